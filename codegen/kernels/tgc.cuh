@@ -1,0 +1,169 @@
+/* tgc.cuh: what every CUDA kernel family shares, and the protocol they follow.
+ *
+ * Kernels as tasks.  A family is one `__device__` function template
+ *
+ *      NAME_task<constants...>(pointers, sizes, int tile, char *smem, head, tail)
+ *
+ * that does the work of one tile with one thread block.  It never reads blockIdx:
+ * the shell does (one grid per kernel today, a persistent kernel that walks
+ * many kernels later).  blockDim.x is a template constant THREADS.  A task leaves
+ * no thread waiting and ends with its shared memory free for the next task
+ * (__syncthreads() first if it touched any).
+ *
+ * Heads and tails.  What was fused before and after a family's own work arrives
+ * as two functors over V neighbouring elements of one row:
+ *
+ *      head(int row, int col, float (&v)[V])    fills v    (loads, residual add, ...)
+ *      tail(int row, int col, float (&v)[V])    consumes v (bias, activation, store)
+ *
+ * `row` counts all leading dimensions flattened, `col` the last one; col is a
+ * multiple of V.  Each functor states `static constexpr int MAXV` (1, 2, 4 or 8):
+ * the family may use any V up to it, a power of two; `MINV` is 2 where the
+ * functor works on pairs (rotary, two interleaved halves) and 1 elsewhere.
+ * A family must never call a functor outside of rows x cols.  Arithmetic is
+ * float32 whatever the storage type.
+ *
+ * No floating-point atomics: a sum has one order, so the same bits come twice.
+ *
+ * All PTX is in ptx.cuh.  NVRTC, nvcc (for the tests) and the emulator's host
+ * compiler (g++ with emulate.h in front) must all accept this code: C++17, no
+ * standard headers, no lambdas in device code. */
+#ifndef TGC_CUH
+#define TGC_CUH
+
+#ifndef TGC_EMULATE
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#endif
+#include "rt.h"
+
+typedef __nv_bfloat16 bf16;
+typedef __half f16;
+
+#define TGC_DEV static __device__ __forceinline__
+
+/* One element to and from float. */
+TGC_DEV float to_float(float x) { return x; }
+TGC_DEV float to_float(bf16 x)  { return __bfloat162float(x); }
+TGC_DEV float to_float(f16 x)   { return __half2float(x); }
+TGC_DEV float to_float(int x)   { return (float)x; }
+TGC_DEV void  from_float(float *p, float x) { *p = x; }
+TGC_DEV void  from_float(bf16 *p, float x)  { *p = __float2bfloat16_rn(x); }
+TGC_DEV void  from_float(f16 *p, float x)   { *p = __float2half_rn(x); }
+TGC_DEV void  from_float(int *p, float x)   { *p = (int)x; }
+
+/* V neighbouring elements, moved as one access of up to 16 bytes (two for
+ * eight floats).  p must be aligned to min(16, V * sizeof(T)) bytes. */
+template <int BYTES> struct Chunk;
+template <> struct Chunk<2>  { typedef unsigned short T; };
+template <> struct Chunk<4>  { typedef unsigned T; };
+template <> struct Chunk<8>  { typedef uint2 T; };
+template <> struct Chunk<16> { typedef uint4 T; };
+
+template <int V, class T>
+TGC_DEV void load(float (&v)[V], const T *p)
+{
+        constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
+        constexpr int N = BYTES / (int)sizeof(T);
+        typedef typename Chunk<BYTES>::T C;
+#pragma unroll
+        for (int i = 0; i < V; i += N) {
+                union { C c; T t[N]; } u = { *(const C *)(p + i) };
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        v[i + j] = to_float(u.t[j]);
+        }
+}
+
+template <int V, class T>
+TGC_DEV void store(T *p, const float (&v)[V])
+{
+        constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
+        constexpr int N = BYTES / (int)sizeof(T);
+        typedef typename Chunk<BYTES>::T C;
+#pragma unroll
+        for (int i = 0; i < V; i += N) {
+                union U { C c; T t[N]; __device__ U() {} } u;
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        from_float(&u.t[j], v[i + j]);
+                *(C *)(p + i) = u.c;
+        }
+}
+
+/* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
+TGC_DEV float warp_sum(float x)
+{
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                x += __shfl_xor_sync(0xffffffffu, x, d);
+        return x;
+}
+
+TGC_DEV float warp_max(float x)
+{
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+        return x;
+}
+
+/* Sum over the block; every thread gets it.  red: 32 floats of shared memory
+ * used by nothing else until the next __syncthreads() after the call. */
+template <int THREADS>
+TGC_DEV float block_sum(float x, float *red)
+{
+        x = warp_sum(x);
+        if (THREADS <= 32)
+                return x;
+        __syncthreads();
+        if ((threadIdx.x & 31) == 0)
+                red[threadIdx.x >> 5] = x;
+        __syncthreads();
+        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : 0.f;
+        return warp_sum(x);
+}
+
+template <int THREADS>
+TGC_DEV float block_max(float x, float *red)
+{
+        x = warp_max(x);
+        if (THREADS <= 32)
+                return x;
+        __syncthreads();
+        if ((threadIdx.x & 31) == 0)
+                red[threadIdx.x >> 5] = x;
+        __syncthreads();
+        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : -INFINITY;
+        return warp_max(x);
+}
+
+/* Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key
+ * and a 128-bit counter. */
+TGC_DEV uint4 philox(uint4 c, unsigned k0, unsigned k1)
+{
+#pragma unroll
+        for (int r = 0; r < 10; r++) {
+                unsigned h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+                unsigned h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+                c = make_uint4(h1 ^ c.y ^ k0, l1, h0 ^ c.w ^ k1, l0);
+                k0 += 0x9E3779B9u;
+                k1 += 0xBB67AE85u;
+        }
+        return c;
+}
+
+/* Dropout: element i of tensor `id` survives with probability 1-p, scaled by
+ * 1/(1-p).  One Philox call serves four elements: word i&3 of counter
+ * {i>>2 low, i>>2 high, id, step*n_micro+micro}.  The evaluator and the C
+ * back end draw the same words. */
+TGC_DEV float dropout(float x, float p, unsigned id, unsigned long long i, const Rt *rt)
+{
+        uint4 r = philox(make_uint4((unsigned)(i >> 2), (unsigned)(i >> 34), id,
+                                    (unsigned)(rt->step * rt->n_micro + rt->micro)),
+                         rt->seed[0], rt->seed[1]);
+        unsigned w = (i & 3) == 0 ? r.x : (i & 3) == 1 ? r.y : (i & 3) == 2 ? r.z : r.w;
+        return (float)(w >> 8) * (1.f / 16777216.f) < p ? 0.f : x * (1.f / (1.f - p));
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* rt.h: the values a kernel reads at run time.
+ *
+ * One Rt lies in device memory and every emitted kernel gets its address as
+ * first argument.  Shapes of the model are constants in the kernel's source;
+ * what changes between two calls of one program is here, so that a captured
+ * CUDA graph is replayed unchanged.  The runtime and the emitted code (CUDA, C)
+ * include this same file: it is the ABI between them, plain C, fixed size. */
+#ifndef TGC_RT_H
+#define TGC_RT_H
+
+#define TGC_MAX_BATCH 256
+
+typedef struct Rt {
+        int   B, T;                     /* sequences, and tokens of each, in this call           */
+        int   pos[TGC_MAX_BATCH];       /* tokens cached before this call, per sequence; S=pos+T */
+        int   step;                     /* optimiser step, from 0                                */
+        int   micro, n_micro;           /* micro-step within the step; 0 overwrites gradients    */
+        unsigned seed[2];               /* Philox key: dropout, sampling                         */
+        float share;                    /* weight of this micro-step's loss (its share of tokens)*/
+        float inv_tokens;               /* 1 / number of targets that count in this call         */
+        float lr, beta1, beta2, eps, weight_decay;
+        float clip;                     /* largest gradient norm; 0: no clipping                 */
+        float bias1, bias2;             /* 1 - beta^(step+1), computed in double by the host     */
+        float temp, top_p, min_p, repeat_penalty;
+        int   top_k, repeat_last_n;
+        int   n_out;                    /* tokens sampled so far (device side ring position)     */
+        int   reserved[16];
+} Rt;
+
+#endif

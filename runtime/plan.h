@@ -1,0 +1,91 @@
+/* plan.h: the plan file and the two texts inside it that the runtime obeys.
+ *
+ * A plan is one file: 64-byte header (magic "tgcplan\n", format version, byte
+ * order mark, number of sections, XXH3-64 of the section table), the section
+ * table (name[32], offset, size, XXH3-64), then sections, each aligned to 4096
+ * bytes so that weights can be mapped.  Sections:
+ *
+ *      manifest        text, below: the model as the user knows it
+ *      program.cuda    text, below: arenas, kernels, launches (cuda and emulate)
+ *      program.cpu     the same for the C back end
+ *      source.cuda     one CUDA translation unit per kernel entry group, see below
+ *      source.cpu      C source
+ *      headers.cuda    the kernel headers the sources include (name, size, bytes)
+ *      headers.cpu
+ *      cubin.sm_XX     compiled kernels, optional      object.cpu   shared object, optional
+ *      ir              the graphs as text, for `tgc dump`
+ *      tokenizer       tokenizer_pack's blob, optional
+ *      consts          raw bytes of arena `const`
+ *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
+ *
+ * source.* holds units, each opened by a line `//@ unit NAME` ; kernels of one
+ * unit are compiled together, units in parallel.
+ *
+ * MANIFEST, line by line (words separated by one space; strings without spaces):
+ *
+ *      tgc 1
+ *      model NAME                      family or file name
+ *      dtype f32|bf16|f16              storage of weights and activations
+ *      mode infer|train|both
+ *      vocab V
+ *      ctx S                           most tokens the cache holds / the longest training window
+ *      batch B                         most sequences
+ *      chunk T                         most tokens of one prefill call
+ *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
+ *      param NAME DxDxD OFFSET trainable|frozen INIT [ARG...]     offset in elements
+ *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
+ *      map ...                         checkpoint names, see weight_map.h
+ *      meta KEY VALUE                  for people and exporters; ignored here
+ *
+ * PROGRAM, per target:
+ *
+ *      tgc-program 1
+ *      arena NAME BYTES                w weights, p float32 master weights, g gradients, m v moments,
+ *                                      const tables, kv cache, act activations and io
+ *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
+ *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
+ *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
+ *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
+ *      run KERNEL grid EXPR args REF...        REF: rt | ARENA+OFFSET; every argument is an address
+ *      end
+ *
+ * EXPR is a product of factors, each an integer, B, T, or ceil(PRODUCT/INT):
+ * `ceil(B*T/64)*12`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
+ * meaning: the entry point loops over its own tiles.
+ *
+ * Program names: prefill (logits of the last token), decode (T=1), decode4...
+ * (other batch sizes), score (logits of every token), step (forward, backward:
+ * gradients into g), update (clip, AdamW), eval (loss only).
+ * io names: ids targets (i32 B*T), logits (f32 B*V or B*T*V), next (i32 B),
+ * out (i32 ring of sampled tokens, B*ctx), history, loss aux_loss (f32 1),
+ * nll (f32 B*T), grad_norm (f32 1), bad (i32 1: the update was skipped).
+ *
+ * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const T *a2, ...)
+ *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)
+ * In both, `args N` counts rt, which is always first.  The C unit is called
+ * with one thread and forks its own OpenMP team. */
+#ifndef TGC_PLAN_H
+#define TGC_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "err.h"
+
+/* ---- container (plan.c) ---- */
+
+typedef struct Section { char name[32]; const void *data; size_t size; } Section;
+
+typedef struct Plan {
+        Section *section;
+        int      n_sections;
+        void    *map;           /* the mapped file, or NULL for a plan in memory */
+        size_t   map_size;
+} Plan;
+
+int  plan_open(Plan *p, const char *path, Err *e);      /* maps and verifies every section's hash */
+const Section *plan_find(const Plan *p, const char *name);
+int  plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e);       /* data is copied unless it is "weights" (kept by reference) */
+int  plan_write(const Plan *p, const char *path, Err *e);                              /* atomic; same sections, same bytes */
+void plan_close(Plan *p);
+
+#endif

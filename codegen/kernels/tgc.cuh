@@ -34,13 +34,26 @@
 #ifndef TGC_EMULATE
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#define TGC_DEV static __device__ __forceinline__
 #endif
 #include "rt.h"
 
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-#define TGC_DEV static __device__ __forceinline__
+/* What an entry point writes, and the emulator redefines:
+ * TGC_SMEM(smem) declares the block's dynamic shared memory, `char *smem`, the
+ * only shared memory there is (kernels declare no __shared__ variables);
+ * TGC_KERNEL(k3, n) after the body of entry point k3 names it and its number of
+ * pointer parameters to the emulator's launcher. */
+#ifndef TGC_EMULATE
+#define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
+#define TGC_KERNEL(name, n_params)
+#endif
+
+#ifndef INFINITY                        /* NVRTC has no math.h */
+#define INFINITY __int_as_float(0x7f800000)
+#endif
 
 /* One element to and from float. */
 TGC_DEV float to_float(float x) { return x; }

@@ -1,0 +1,257 @@
+/* ptx.cuh: every PTX instruction the kernels use, one small function each.
+ *
+ * Nothing else in the tree writes `asm`.  Shared memory is passed as an ordinary
+ * pointer into the block's `smem`; the 32-bit shared address exists only inside
+ * these functions, so that the emulator can play them on host memory
+ * (emulate_ptx.h holds the same names; a change here is a change there).
+ *
+ * First part: sm_80 and up, and the emulator.  Second part, under TGC_SM90A
+ * (defined by the build when the target is sm_90a): Hopper's mbarrier, TMA,
+ * wgmma and clusters, which the emulator does not have.
+ *
+ * Fragments are as the PTX ISA draws them; with g = lane / 4, t = lane % 4 and
+ * {lo, hi} two 16-bit values in one word, lower column (or k) in the low half:
+ *
+ *   mma_16816     A (16,16)  a[0] = A[g  ][2t..2t+1]   a[1] = A[g+8][2t..2t+1]
+ *                            a[2] = A[g  ][2t+8..+9]   a[3] = A[g+8][2t+8..+9]
+ *                 B (16,8)   b[0] = B[2t..2t+1][g]     b[1] = B[2t+8..2t+9][g]
+ *   mma_1688_tf32 A (16,8)   a[0] = A[g][t]  a[1] = A[g+8][t]  a[2] = A[g][t+4]  a[3] = A[g+8][t+4]
+ *                 B (8,8)    b[0] = B[t][g]  b[1] = B[t+4][g]
+ *   both          D (16,8)   d[0..1] = D[g][2t..2t+1]  d[2..3] = D[g+8][2t..2t+1]
+ *
+ *   ldmatrix_xN   loads N matrices of 8 rows x 16 bytes.  Lane i gives the address
+ *                 (16-byte aligned) of row i%8 of matrix i/8; lanes past 8N are
+ *                 ignored but must give some address inside smem.  r[m] of a lane
+ *                 = elements (row g, columns 2t..2t+1) of matrix m; _trans: rows
+ *                 2t..2t+1 of column g.
+ *
+ * mma, ldmatrix and the reductions in tgc.cuh need all 32 lanes of the warp. */
+#ifndef TGC_PTX_CUH
+#define TGC_PTX_CUH
+
+#include "tgc.cuh"
+
+#ifdef TGC_EMULATE
+#include "emulate_ptx.h"
+#else
+
+/* The address of p in the shared window. */
+TGC_DEV unsigned smem_addr(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+/* ---- matrices ---------------------------------------------------------- */
+
+TGC_DEV void ldmatrix_x4(unsigned (&r)[4], const void *smem)
+{
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_addr(smem)) : "memory");
+}
+
+TGC_DEV void ldmatrix_x4_trans(unsigned (&r)[4], const void *smem)
+{
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_addr(smem)) : "memory");
+}
+
+TGC_DEV void ldmatrix_x2(unsigned (&r)[2], const void *smem)
+{
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1]) : "r"(smem_addr(smem)) : "memory");
+}
+
+TGC_DEV void ldmatrix_x2_trans(unsigned (&r)[2], const void *smem)
+{
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(r[0]), "=r"(r[1]) : "r"(smem_addr(smem)) : "memory");
+}
+
+/* d += A B, accumulated in float32.  The tag's value is not looked at. */
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16)
+{
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16)
+{
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Operands are floats' bits; to_tf32 rounds them, otherwise the low 13 bits are dropped. */
+TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Nearest tf32 (10 mantissa bits), ties away from zero, as float bits. */
+TGC_DEV unsigned to_tf32(float x)
+{
+        unsigned r;
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+        return r;
+}
+
+/* ---- asynchronous copies, global to shared ----------------------------- */
+
+/* 16, 8 or 4 bytes, both sides aligned to as much.  valid = false reads nothing
+ * and writes zeros; gmem must then still be an address of the same buffer.  The
+ * data may be read after cp_async_wait by this thread, after a barrier by others. */
+TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
+{
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 16 : 0) : "memory");
+}
+
+TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)
+{
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 8 : 0) : "memory");
+}
+
+TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)
+{
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 4 : 0) : "memory");
+}
+
+/* Close the group of copies issued since the last commit. */
+TGC_DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Wait until at most N groups of this thread are under way (0: all done). */
+template <int N>
+TGC_DEV void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+
+/* ---- packing ----------------------------------------------------------- */
+
+/* Two floats to two T in one word, lo in the low half; and back. */
+TGC_DEV unsigned pack2_as(float lo, float hi, bf16)
+{
+        unsigned r;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+        return r;
+}
+
+TGC_DEV unsigned pack2_as(float lo, float hi, f16)
+{
+        unsigned r;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+        return r;
+}
+
+TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, bf16)
+{
+        lo = __uint_as_float(w << 16);
+        hi = __uint_as_float(w & 0xffff0000u);
+}
+
+TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
+{
+        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(lo), "=f"(hi) : "r"(w));
+}
+
+/* ---- arithmetic -------------------------------------------------------- */
+
+/* 2^x, 1/x, x^-1/2, log2 x to about 2 ulp; subnormals count as zero. */
+TGC_DEV float fast_exp2(float x)  { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TGC_DEV float fast_rcp(float x)   { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TGC_DEV float fast_rsqrt(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TGC_DEV float fast_log2(float x)  { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+/* tanh to about 2^-11 relative: fit for 16-bit outputs only. */
+TGC_DEV float fast_tanh(float x)  { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+
+/* ---- global memory ----------------------------------------------------- */
+
+/* Read what no thread writes during this kernel; read it once; write what is
+ * not read again soon. */
+template <class C> TGC_DEV C load_nc(const C *p) { return __ldg(p); }
+
+TGC_DEV uint4 load_streaming(const uint4 *p)
+{
+        uint4 v;
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
+        return v;
+}
+
+template <class C> TGC_DEV void st_streaming(C *p, C v) { __stcs(p, v); }
+
+/* Bring p's cache line into L2. */
+TGC_DEV void prefetch_l2(const void *p)
+{
+        asm volatile("prefetch.global.L2 [%0];" :: "l"(__cvta_generic_to_global(p)));
+}
+
+/* A counter shared by blocks: what was written before add_release is seen after
+ * a load_acquire that reads the sum. */
+TGC_DEV int load_acquire(const int *p)
+{
+        int v;
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+        return v;
+}
+
+TGC_DEV void add_release(int *p, int v)
+{
+        asm volatile("red.release.gpu.global.add.s32 [%0], %1;"
+                     :: "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+}
+
+/* ---- barriers and launches --------------------------------------------- */
+
+/* Named barrier id (1..15; 0 is __syncthreads) of n threads, a multiple of 32:
+ * sync waits for the n-th, arrive only counts.  Whole warps come together. */
+TGC_DEV void bar_sync(int id, int n)   { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(n) : "memory"); }
+TGC_DEV void bar_arrive(int id, int n) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(n) : "memory"); }
+
+/* Programmatic dependent launch: wait until the kernel before is done and its
+ * writes visible; let the kernel after start its prologue.  Without the launch
+ * attribute, and below sm_90, they do nothing. */
+TGC_DEV void pdl_wait()
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+TGC_DEV void pdl_launch()
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#if defined TGC_SM90A && TGC_SM90A
+#include "ptx_sm90.cuh"
+#endif
+
+#endif /* !TGC_EMULATE */
+
+/* The same by template argument, for code that has T and no value of it. */
+template <class T>
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { mma_16816(d, a, b, T()); }
+
+template <class T>
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+        const unsigned b[2] = { b0, b1 };
+        mma_16816(d, a, b, T());
+}
+
+TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+        const unsigned b[2] = { b0, b1 };
+        mma_1688_tf32(d, a, b);
+}
+
+template <class T> TGC_DEV unsigned pack2(float lo, float hi) { return pack2_as(lo, hi, T()); }
+template <class T> TGC_DEV void unpack2(unsigned w, float &lo, float &hi) { unpack2_as(w, lo, hi, T()); }
+
+#endif

@@ -1,0 +1,43 @@
+/* file.h: whole files in, whole files out.
+ *
+ * Reading maps the file.  Writing never shows a half-written file: the bytes go
+ * to a temporary beside the target, which replaces it only after fsync.  Every
+ * message names the path and the system's reason. */
+#ifndef TGC_FILE_H
+#define TGC_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "err.h"
+
+/* A read-only view of a regular file.  size 0 is allowed (data is then "").
+ * The file must not be truncated by others while it is mapped. */
+typedef struct FileMap { const void *data; size_t size; } FileMap;
+
+int  file_map(FileMap *m, const char *path, Err *e);    /* TGC_IO, or TGC_BAD_FILE if not a regular file */
+void file_unmap(FileMap *m);                            /* harmless on a zeroed FileMap */
+
+/* The file as a string with a NUL behind it (not counted in *size, which may be
+ * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes. */
+int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e);
+
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+/* "dir/name", freed by the caller; NULL when out of memory. */
+char *file_join(const char *dir, const char *name);
+
+/* A file being written.  Follow a symbolic link to its target; write straight
+ * into what is not a regular file (a pipe, /dev/null).  After an error the
+ * writer remains valid and must still be aborted. */
+typedef struct FileOut FileOut;
+
+int      file_out_open(FileOut **out, const char *path, Err *e);
+int      file_out_write(FileOut *f, const void *data, size_t size, Err *e);
+uint64_t file_out_size(const FileOut *f);               /* bytes accepted so far */
+int      file_out_commit(FileOut *f, Err *e);           /* flush, fsync, rename, fsync folder; frees f, also on error */
+void     file_out_abort(FileOut *f);                    /* remove the temporary, free; NULL is allowed */
+
+int file_write_atomic(const char *path, const void *data, size_t size, Err *e);
+
+#endif

@@ -1,0 +1,87 @@
+/* weight_map.h: from a checkpoint's tensors to a model's parameters, and back.
+ *
+ * A map is text, one line each; parser and printer are inverses:
+ *
+ *      # comment
+ *      map  PARAM[target] = NAME || NAME2: 768x768 | transform | transform ...
+ *      map? PARAM = NAME                       optional: the tensor may be absent
+ *      ignore GLOB                             a tensor that may go unused (fnmatch)
+ *
+ * NAME2... are fallbacks, tried in order; export writes the first name.  The
+ * shape after the colon is the checkpoint's ("scalar" for rank 0): checked on
+ * import, needed by export unless the transforms are only t, rope and scale.
+ * Tokens are parted by blanks; names hold no blanks, '[', '=', '|'.
+ *
+ * Target: one bracket per leading axis of the parameter, the rest taken whole.
+ *      [b:e] [b:e:step] rows b, b+step, ... below e    [i] one row, the axis goes    [:] all
+ *
+ * Transforms, applied in order to the checkpoint's tensor; what comes out must
+ * have exactly the target's shape:
+ *      t                 swap the last two axes
+ *      rows A B          elements A..B-1 of the first axis
+ *      cols A B          elements A..B-1 of the second axis
+ *      index I           element I of the first axis, which goes
+ *      reshape d0 d1 ..  same elements, new shape
+ *      rope H [R]        first axis is H heads of D rows; of each head's first R (default D) rows,
+ *                        row i < R/2 goes to 2i and row i+R/2 to 2i+1: rotate-half to interleaved
+ *      scale X           every element times X (not 0)
+ *
+ * Export runs the same transforms over the indices of the source tensor, so it
+ * is the inverse of import by construction. */
+#ifndef TGC_WEIGHT_MAP_H
+#define TGC_WEIGHT_MAP_H
+
+#include "checkpoint.h"
+#include "safetensors.h"
+
+typedef struct WeightMap WeightMap;
+
+/* `name` begins messages: NAME:LINE: error: ... */
+int   weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e);
+char *weight_map_print(const WeightMap *m);             /* caller frees; NULL: out of memory */
+void  weight_map_free(WeightMap *m);                    /* NULL is allowed */
+
+/* Write the checkpoint's shapes into entries that state none, for export. */
+int weight_map_annotate(WeightMap *m, const Checkpoint *ck, Err *e);
+
+typedef struct WeightParam {
+        const char *name;
+        int         dtype;              /* CK_F32, ... */
+        int         rank;
+        int64_t     dim[CK_MAX_RANK];
+        void       *data;               /* C order, host; may be NULL where begin() is given */
+} WeightParam;
+
+/* All parameters of a model.  begin and end (may be NULL) bracket the work on
+ * parameter i, one parameter at a time: begin may put its host memory into
+ * *data (import: to be filled; export: filled), end takes it back.  That lets
+ * weights on a device pass through one buffer.  When begin succeeded end is
+ * called, with ok false where the work between failed. */
+typedef struct WeightSet {
+        int n;
+        const WeightParam *param;
+        void *ctx;
+        int (*begin)(void *ctx, int i, void **data, Err *e);
+        int (*end)(void *ctx, int i, bool ok, Err *e);
+} WeightSet;
+
+/* What import found worth a warning.  Names belong to the checkpoint and map. */
+typedef struct WeightReport {
+        const char **unused; int n_unused;      /* tensors that no entry read and no glob ignores */
+        const char **absent; int n_absent;      /* parameters left as they were: optional, no tensor */
+} WeightReport;
+void weight_report_free(WeightReport *r);
+
+/* Everything is checked before the first parameter is written: every element of
+ * every parameter comes from exactly one entry, shapes agree, types convert.
+ * report may be NULL. */
+int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *params,
+                      WeightReport *report, Err *e);
+
+/* A safetensors file with the checkpoint's names and shapes; floating parameters
+ * become `dtype` (CK_F32, CK_BF16, CK_F16), others stay.  Every element of every
+ * tensor must come from some parameter; from two only if they agree. */
+int weight_map_export(const WeightMap *m, const WeightSet *params, int dtype, const char *path,
+                      const StMeta *meta, int n_meta, Err *e);
+
+#endif

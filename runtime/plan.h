@@ -73,7 +73,13 @@
 
 /* ---- container (plan.c) ---- */
 
-typedef struct Section { char name[32]; const void *data; size_t size; } Section;
+enum {
+        PLAN_MAX_SECTIONS = 4096,
+        PLAN_ALIGN = 4096
+};
+
+/* owned: data was copied by plan_add and is freed by plan_close. */
+typedef struct Section { char name[32]; const void *data; size_t size; int owned; } Section;
 
 typedef struct Plan {
         Section *section;
@@ -82,10 +88,34 @@ typedef struct Plan {
         size_t   map_size;
 } Plan;
 
-int  plan_open(Plan *p, const char *path, Err *e);      /* maps and verifies every section's hash */
-const Section *plan_find(const Plan *p, const char *name);
-int  plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e);       /* data is copied unless it is "weights" (kept by reference) */
-int  plan_write(const Plan *p, const char *path, Err *e);                              /* atomic; same sections, same bytes */
+/* Map a plan and verify every section's hash, large ones in several threads.
+ * Unknown sections are kept and ignored.  On failure *p is empty. */
+int  plan_open(Plan *p, const char *path, Err *e);
+/* The same over bytes the caller keeps alive until plan_close. */
+int  plan_open_memory(Plan *p, const void *data, size_t size, Err *e);
+const Section *plan_find(const Plan *p, const char *name);      /* NULL: absent */
+/* Add a section to a plan that starts as `Plan p = {0}`, replacing one of that
+ * name.  data is copied unless it is "weights" (kept by reference). */
+int  plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e);
+void plan_remove(Plan *p, const char *name);
+int  plan_write(const Plan *p, const char *path, Err *e);       /* atomic; same sections, same bytes */
 void plan_close(Plan *p);
+
+/* ---- packs and units (pack.c) ----
+ * A pack is a list of named files in one section (headers.*, cubin.*, object.cpu):
+ * `//@ file NAME SIZE`, newline, SIZE bytes, newline, and so on. */
+
+typedef struct PackFile { char name[96]; const char *data; size_t size; } PackFile;
+
+typedef struct Pack { PackFile *file; int n; char *text; } Pack;
+
+/* Both copy: data ends with a zero byte that size does not count, names are
+ * plain (no slash, no leading dot).  what names the section in messages. */
+int  pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
+/* source.*: one PackFile per `//@ unit NAME`, text without that line. */
+int  pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);
+/* Write a pack; *blob is malloc'd. */
+int  pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);
+void pack_free(Pack *k);
 
 #endif

@@ -1,0 +1,24 @@
+/* cache.h: compiled code on disk, by key.
+ *
+ * A key is the XXH3-128 of everything that affects the bytes.  Entries carry a
+ * checksum and appear by rename; a damaged one is deleted and counts as absent.
+ * Nothing here fails: a cache that cannot be read or written is no cache. */
+#ifndef TGC_CACHE_H
+#define TGC_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct CacheKey { void *state; } CacheKey;      /* being built */
+
+void cache_key_begin(CacheKey *k);
+void cache_key_add(CacheKey *k, const void *data, size_t n);    /* length-prefixed, so fields do not run together */
+void cache_key_text(CacheKey *k, const char *s);
+void cache_key_end(CacheKey *k, char hex[33]);
+
+/* The directory: TGC_CACHE_DIR, else XDG_CACHE_HOME/tgc, else ~/.cache/tgc; "" if none. */
+void cache_dir(char *out, size_t cap);
+bool cache_get(const char *hex, void **data, size_t *size);     /* *data is malloc'd */
+bool cache_put(const char *hex, const void *data, size_t size);
+
+#endif

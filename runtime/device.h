@@ -1,0 +1,93 @@
+/* device.h: one interface over the three devices.
+ *
+ * Device memory is addressed by `void *`; on cuda it must not be dereferenced.
+ * All work goes to one queue in order; what reads back (download, fetched, sync)
+ * waits for it.  A Device is used by one thread at a time, any thread. */
+#ifndef TGC_DEVICE_H
+#define TGC_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "err.h"
+#include "plan.h"
+#include "program.h"
+
+typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
+
+enum {
+        DEV_FETCH_SLOTS = 16,           /* reads under way at once */
+        DEV_FETCH_BYTES = 1024,         /* largest of them */
+        DEV_MARKS = 8192                /* time stamps */
+};
+
+typedef struct Device Device;
+typedef struct DevGraph DevGraph;
+
+typedef struct DevOptions {
+        int  index;                     /* which GPU, in CUDA_VISIBLE_DEVICES' order */
+        int  threads;                   /* cpu: OpenMP threads; 0: OpenMP's own choice */
+        int  from_source;               /* ignore compiled code in the plan */
+        int  no_cache;                  /* neither read nor write the disk cache */
+} DevOptions;
+
+/* auto|cpu|cuda|emulate; -1: none of these. */
+int         dev_kind(const char *name);
+const char *dev_kind_name(DevKind kind);
+
+/* DEV_AUTO is cuda when a GPU answers, else cpu.  DEV_CUDA never falls back.
+ * o may be NULL. */
+int  dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e);
+void dev_close(Device *d);                              /* frees what the caller did not; NULL is fine */
+
+DevKind     dev_which(const Device *d);
+const char *dev_name(const Device *d);                  /* "NVIDIA H100 80GB HBM3, sm_90a" */
+const char *dev_target(const Device *d);                /* sections: program.cpu or program.cuda => "cpu" "cuda" */
+int         dev_host_memory(const Device *d);           /* 1: addresses are ordinary pointers */
+int  dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e);
+
+int  dev_alloc(Device *d, size_t size, void **mem, Err *e);     /* zeroed, 4096-aligned; size 0 gives NULL */
+void dev_free(Device *d, void *mem, size_t size);
+int  dev_upload(Device *d, void *to, const void *from, size_t n, Err *e);       /* `from` is free on return */
+int  dev_download(Device *d, void *to, const void *from, size_t n, Err *e);
+int  dev_copy(Device *d, void *to, const void *from, size_t n, Err *e);
+int  dev_clear(Device *d, void *mem, size_t n, Err *e);
+int  dev_sync(Device *d, Err *e);
+
+/* Read n <= DEV_FETCH_BYTES without waiting for what is queued later: fetch
+ * queues the copy into a slot, fetched waits for that copy alone. */
+int  dev_fetch(Device *d, int slot, const void *from, size_t n, Err *e);
+int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
+
+/* Make all kernels of `prog` ready, from the plan's compiled code, the disk
+ * cache or the plan's source.  One program per device.  *note, if not NULL,
+ * receives a line for people: "12 units compiled in 1.4 s" (static per device). */
+int  dev_load(Device *d, const Plan *plan, const Program *prog, Err *e);
+const char *dev_load_note(const Device *d);
+
+/* Queue kernel number k of the loaded program; arg holds its n_args addresses. */
+int  dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);
+
+/* Between begin and end launches, copies and clears on the device are recorded
+ * instead of executed.  Devices without graphs return 0 from dev_can_capture. */
+int  dev_can_capture(const Device *d);
+int  dev_capture_begin(Device *d, Err *e);
+int  dev_capture_end(Device *d, DevGraph **g, Err *e);  /* ends the capture on failure too */
+int  dev_replay(Device *d, DevGraph *g, Err *e);
+void dev_graph_free(Device *d, DevGraph *g);
+
+/* Time stamps 0..DEV_MARKS-1 in the queue. */
+int  dev_mark(Device *d, int i, Err *e);
+int  dev_elapsed(Device *d, int from, int to, double *ms, Err *e);     /* waits for `to` */
+
+/* ---- building without a device, for `tgc compile` (dev_cuda.c, dev_cpu.c) ----
+ * Both give a pack for plan_add, malloc'd: cubin.ARCH and object.cpu.  Neither
+ * needs the hardware; the first needs NVRTC, the second a C compiler. */
+int  cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size, Err *e);
+int  cpu_compile_plan(const Plan *plan, int no_cache, void **pack, size_t *size, Err *e);
+
+/* One line each on what was found, for `tgc doctor`; status as of opening. */
+int  cuda_describe(char *out, size_t cap, Err *e);
+int  nvrtc_describe(char *out, size_t cap, Err *e);
+int  host_cc_describe(char *out, size_t cap, int cxx, Err *e);
+
+#endif

@@ -1,0 +1,79 @@
+/* program.h: a plan's program text, parsed (the format is in plan.h).
+ *
+ * Everything a Program points to lives in the one allocation behind it and is
+ * freed by program_free.  After program_parse every name is resolved, every
+ * reference lies inside its arena, and every expression evaluates without
+ * overflow at the largest B and T of its program. */
+#ifndef TGC_PROGRAM_H
+#define TGC_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "err.h"
+
+enum {
+        PROGRAM_MAX_TEXT = 256 << 20,   /* bytes of program text                        */
+        PROGRAM_MAX_ARGS = 256,         /* of one kernel; CUDA's limit is about 500     */
+        PROGRAM_MAX_THREADS = 1024,
+        PROGRAM_MAX_SMEM = 1 << 20
+};
+
+#define REF_RT (-1)
+
+/* An address: Rt itself, or an offset in an arena. */
+typedef struct Ref { int arena; uint64_t offset; } Ref;
+
+typedef struct ArenaDef { const char *name; uint64_t size; } ArenaDef;
+
+typedef struct KernelDef {
+        const char *name, *unit, *title;
+        int      threads, n_args;
+        unsigned smem;                  /* bytes of dynamic shared memory */
+        double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
+} KernelDef;
+
+typedef struct Io {
+        const char *name;
+        const char *dtype;              /* f32 bf16 f16 i32 */
+        Ref         at;
+        const char *shape;              /* expression; its value is the number of elements */
+        size_t      elem;               /* bytes of one element */
+} Io;
+
+typedef struct Run {
+        int         kernel;             /* index in Program.kernel */
+        const char *grid;               /* expression */
+        const Ref  *arg;                /* n_args of the kernel */
+} Run;
+
+typedef struct Prog {
+        const char *name;
+        int   B, T;                     /* largest shape */
+        Io   *io;   int n_io;
+        Run  *run;  int n_run;
+} Prog;
+
+typedef struct Zero { Ref at; uint64_t size; } Zero;
+
+typedef struct Program {
+        ArenaDef  *arena;  int n_arenas;
+        KernelDef *kernel; int n_kernels;
+        Prog      *prog;   int n_progs;
+        Zero      *zero;   int n_zeros;
+        void      *mem;
+} Program;
+
+/* what names the text in messages, which carry its line: `program.cuda:12: ...`. */
+int  program_parse(Program *p, const char *text, size_t size, const char *what, Err *e);
+void program_free(Program *p);
+
+int         program_arena(const Program *p, const char *name);  /* index or -1 */
+int         program_kernel(const Program *p, const char *name); /* index or -1 */
+const Prog *program_find(const Program *p, const char *name);   /* or NULL */
+const Io   *prog_io(const Prog *p, const char *name);           /* or NULL */
+
+/* Value of EXPR; -1 when the text is malformed or the value exceeds 2^62.  A
+ * parsed program's expressions do not fail within the program's B and T. */
+int64_t expr_eval(const char *expr, int B, int T);
+
+#endif

@@ -27,8 +27,17 @@
  * Arithmetic is float32 whatever the storage.  The result does not depend on
  * the number of threads: a tile's sum has one order, tiles share nothing.
  *
+ * Where several tiles need the same head values (matvec), or a row does not fit
+ * the scratch (TGC_ROW_MAX), the head is called again: such heads must be pure.
+ * Heads and tails are TGC_INLINE functions.  A storage type that the caller
+ * passes as a constant (TY_BF16) is folded away.
+ *
+ * NAME_tiles(sizes) says how many tiles there are; it never depends on the
+ * number of threads.
+ *
  * gcc and clang, C11 with GNU vector extensions, -O3 -march=native
- * -fno-math-errno -fno-trapping-math (no -ffast-math: NaN and inf keep their meaning). */
+ * -ffp-contract=fast -fno-math-errno -fno-trapping-math (no -ffast-math: NaN and
+ * inf keep their meaning).  -std=c11 turns contraction off, so it must be named. */
 #ifndef TGC_H
 #define TGC_H
 
@@ -38,6 +47,7 @@
 #include "rt.h"
 
 #define TGC_SEG 256
+#define TGC_ROW_MAX 262144              /* longest row kept in scratch, elements */
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
 
 typedef uint16_t bf16;
@@ -77,5 +87,43 @@ TGC_STORER(float, x)
 TGC_STORER(bf16, bf16_from_float(x))
 TGC_STORER(f16, (f16)x)
 TGC_STORER(int, (int)x)
+
+/* Storage types as constants; same order as the compiler's DType. */
+enum { TY_F32, TY_BF16, TY_F16, TY_I32 };
+
+TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
+TGC_INLINE const void *ty_at(int ty, const void *p, long i) { return (const char *)p + i * ty_size(ty); }
+
+/* Elements p[i..i+n) of storage type ty. */
+TGC_INLINE void ty_load(int ty, float *restrict v, const void *p, long i, int n)
+{
+        switch (ty) {
+        case TY_F32:  load_float(v, (const float *)p + i, n); break;
+        case TY_BF16: load_bf16(v, (const bf16 *)p + i, n); break;
+        case TY_F16:  load_f16(v, (const f16 *)p + i, n); break;
+        default:      load_int(v, (const int *)p + i, n);
+        }
+}
+
+TGC_INLINE void ty_store(int ty, void *p, long i, const float *restrict v, int n)
+{
+        switch (ty) {
+        case TY_F32:  store_float((float *)p + i, v, n); break;
+        case TY_BF16: store_bf16((bf16 *)p + i, v, n); break;
+        case TY_F16:  store_f16((f16 *)p + i, v, n); break;
+        default:      store_int((int *)p + i, v, n);
+        }
+}
+
+TGC_INLINE float ty_get(int ty, const void *p, long i)
+{
+        float v;
+        ty_load(ty, &v, p, i, 1);
+        return v;
+}
+
+TGC_INLINE long tgc_min(long a, long b) { return a < b ? a : b; }
+TGC_INLINE long tgc_max(long a, long b) { return a > b ? a : b; }
+TGC_INLINE long tgc_ceil_div(long a, long b) { return (a + b - 1) / b; }
 
 #endif

@@ -1,0 +1,518 @@
+/* matmul.cuh: C = op(A) op(B), the portable path (sm_80 and up), any size.
+ *
+ *      A is (M,K) row-major with row stride lda, or (K,M) when TRANS_A;
+ *      B is (K,N) row-major with row stride ldb, or (N,K) when TRANS_B (a Linear's weight).
+ *
+ *      y  = x Wt       TRANS_B            x (M,K), W (N,K)
+ *      dx = dy W                          dy (M,N), W (N,K) read as (K,N) with K <-> N
+ *      dW = dyt x      TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
+ *
+ *      matmul_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, tail)
+ *      matmul_split_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)     ws: f32 (splits,M,N)
+ *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, tail)
+ *
+ * Sizes passed as literals fold away after inlining; run-time ones work as well.
+ * The tail gets every element of C once, float32, V = min(Tail::MAXV, 8) at a
+ * time (float32 tiles: at most 4); MAXV must divide N.
+ *
+ * ALIGN (16, 8, 4, 2 bytes) divides both base addresses, both row strides in
+ * bytes, and in bytes the extent that is contiguous in memory: of A, K or (TRANS_A) M;
+ * of B, N or (TRANS_B) K.  16 is the fast path; 8 and 4 issue more copies, 2 copies by hand.
+ *
+ * Rows and columns beyond C are read as some row inside: they only reach elements
+ * of C that are not stored.  Beyond K both operands are zero. */
+#ifndef TGC_MATMUL_CUH
+#define TGC_MATMUL_CUH
+
+#include "tgc.cuh"
+#include "ptx.cuh"
+
+/* ---- tile shapes -------------------------------------------------------- */
+
+/* 16-bit operands: BM x BN of C per block, BK of K per stage, a ring of STAGES. */
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_>
+struct HTile {
+        static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
+        static constexpr int STAGES = STAGES_, THREADS = 32 * WARPS_M * WARPS_N;
+        static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;      /* of C, per warp */
+        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2;
+        static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
+        static constexpr bool SIMT = false;
+        static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "mma is 16x8x16, loaded as 16x16x16");
+        static_assert(THREADS / 32 * 16 * (WN + 8) * 4 <= SMEM, "the tail is staged in the ring's memory");
+};
+
+/* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_>
+struct FTile {
+        static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
+        static constexpr int STAGES = 2, THREADS = 32 * WARPS_M * WARPS_N;
+        static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
+        static constexpr int LDA = BM + 4, LDB = BN + 4;                /* padded rows, in floats */
+        static constexpr int SMEM = STAGES * BK * (LDA + LDB) * 4;
+        static constexpr bool SIMT = true;
+        static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
+};
+
+/* The table, as in ../matmul_tiles.def, where each row says when it serves. */
+typedef HTile<128, 256, 64, 2, 4, 4> H128x256x64;
+typedef HTile<128, 256, 32, 2, 4, 4> H128x256x32;
+typedef HTile<256, 128, 32, 4, 2, 4> H256x128x32;
+typedef HTile<128, 128, 64, 2, 2, 3> H128x128x64;
+typedef HTile<128, 128, 32, 2, 2, 4> H128x128x32;
+typedef HTile<128,  64, 64, 2, 2, 4> H128x64x64;
+typedef HTile< 64, 128, 64, 2, 2, 4> H64x128x64;
+typedef HTile< 64,  64, 64, 2, 2, 4> H64x64x64;
+typedef HTile< 32,  64, 64, 1, 4, 4> H32x64x64;
+typedef HTile< 16,  64, 64, 1, 4, 4> H16x64x64;
+typedef HTile< 16, 128, 64, 1, 4, 4> H16x128x64;
+typedef FTile<128, 128, 16, 4, 2> F128x128x16;
+typedef FTile< 64,  64, 16, 2, 2> F64x64x16;
+typedef FTile< 32,  32, 32, 2, 2> F32x32x32;
+typedef FTile< 16,  64, 32, 1, 4> F16x64x32;
+
+/* ---- which tile --------------------------------------------------------- */
+
+/* Tiles are numbered down groups of eight block rows, so that the blocks that run
+ * together share both a few rows of A and a few columns of B in L2. */
+struct TileAt { int m, n; };    /* first row and column of C */
+
+template <class Tile>
+TGC_DEV TileAt tile_at(int tile, int M, int N)
+{
+        constexpr int GROUP = 8;
+        const int tm = (M + Tile::BM - 1) / Tile::BM, tn = (N + Tile::BN - 1) / Tile::BN;
+        const int group = tile / (GROUP * tn), at = tile - group * (GROUP * tn);
+        const int left = tm - group * GROUP, high = left < GROUP ? left : GROUP;
+        TileAt t = { (group * GROUP + at % high) * Tile::BM, at / high * Tile::BN };
+        return t;
+}
+
+/* Tiles of one M x N matrix.  A batched matmul launches batch * n tiles: item
+ * tile / n, with its strides added to the pointers, and tile % n of it. */
+template <class Tile>
+TGC_DEV int matmul_tiles(int M, int N)
+{
+        return ((M + Tile::BM - 1) / Tile::BM) * ((N + Tile::BN - 1) / Tile::BN);
+}
+
+/* ---- panels: an operand's way into shared memory ------------------------- */
+
+/* Which row of the matrix stands at row r of the operand: the same one, or (expert.cuh) a gathered one. */
+struct SameRows {
+        static constexpr bool GATHER = false;
+        __device__ __forceinline__ int operator()(int r) const { return r; }
+};
+
+/* The part of one operand that a block needs: EXTENT rows of C's side and BK of K
+ * at a time.  KMAJOR: K is contiguous in memory, a row of the panel is a row of the
+ * matrix; otherwise C's side is contiguous and the panel's rows are K. */
+template <class T, bool KMAJOR, int EXTENT, int BK, int THREADS, int ALIGN, class Rows>
+struct Panel {
+        static constexpr int ROWS = KMAJOR ? EXTENT : BK, COLS = KMAJOR ? BK : EXTENT;
+        static constexpr int UNIT = ALIGN / (int)sizeof(T);             /* elements per copy */
+        static constexpr int PER_ROW = COLS / UNIT, COPIES = ROWS * PER_ROW / THREADS;
+        static_assert(ROWS * PER_ROW % THREADS == 0, "every thread copies as much");
+
+        const T *src;
+        long ld;
+        Rows rows;
+        int K, first, limit;            /* of C's side: first of the tile, end of the matrix */
+        long at[KMAJOR && Rows::GATHER ? COPIES : 1];
+
+        /* Place in the panel of this thread's copy i. */
+        static __device__ __forceinline__ int row(int i)
+        {
+                if constexpr (THREADS % PER_ROW == 0)
+                        return (int)threadIdx.x / PER_ROW + i * (THREADS / PER_ROW);
+                else
+                        return ((int)threadIdx.x + i * THREADS) / PER_ROW;
+        }
+        static __device__ __forceinline__ int col(int i)
+        {
+                if constexpr (THREADS % PER_ROW == 0)
+                        return (int)threadIdx.x % PER_ROW * UNIT;
+                else
+                        return ((int)threadIdx.x + i * THREADS) % PER_ROW * UNIT;
+        }
+
+        __device__ __forceinline__ Panel(const T *src_, long ld_, int first_, int limit_, int K_, Rows rows_)
+                : src(src_), ld(ld_), rows(rows_), K(K_), first(first_), limit(limit_)
+        {
+                if constexpr (KMAJOR && Rows::GATHER) {
+#pragma unroll
+                        for (int i = 0; i < COPIES; i++)
+                                at[i] = (long)rows(inside(first + row(i), 1)) * ld;
+                }
+        }
+
+        /* x, or the last place where `unit` elements fit. */
+        __device__ __forceinline__ int inside(int x, int unit) const
+        {
+                return limit % EXTENT == 0 || x <= limit - unit ? x : limit - unit;
+        }
+
+        /* Where copy i of the K-tile at k0 comes from; false when beyond K. */
+        __device__ __forceinline__ bool source(int i, int k0, const T *&p) const
+        {
+                if constexpr (KMAJOR) {
+                        const int k = k0 + col(i);
+                        const bool valid = K % BK == 0 || k < K;
+                        if constexpr (Rows::GATHER)
+                                p = src + at[i] + (valid ? k : 0);
+                        else
+                                p = src + inside(first + row(i), 1) * ld + (valid ? k : 0);
+                        return valid;
+                } else {
+                        const int k = k0 + row(i);
+                        const bool valid = K % BK == 0 || k < K;
+                        p = src + rows(valid ? k : 0) * ld + inside(first + col(i), UNIT);
+                        return valid;
+                }
+        }
+};
+
+/* Byte offset of 16-byte chunk c of row r in a panel of 16-bit elements.  The
+ * chunks of a row are permuted so that eight rows' chunk c lie in eight different
+ * bank groups: ldmatrix and the copies run without conflicts. */
+template <int COLS>
+TGC_DEV int swizzle(int r, int c)
+{
+        constexpr int N = COLS / 8;
+        const int x = N >= 8 ? r & 7 : N == 4 ? (r >> 1) & 3 : (r >> 2) & 1;
+        return (r * N + (c ^ x)) * 16;
+}
+
+/* Start the copies of the K-tile at k0 whose index is `part` modulo PARTS. */
+template <int PARTS, class P>
+TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
+{
+        typedef decltype(p.src) Ptr;
+        constexpr int BYTES = P::UNIT * 2;
+#pragma unroll
+        for (int i = 0; i < P::COPIES; i++) {
+                if (i % PARTS != part)
+                        continue;
+                Ptr from;
+                const bool valid = p.source(i, k0, from);
+                const int c = P::col(i);
+                char *to = smem + swizzle<P::COLS>(P::row(i), c / 8) + c % 8 * 2;
+                if constexpr (BYTES == 16)
+                        cp_async16(to, from, valid);
+                else if constexpr (BYTES == 8)
+                        cp_async8(to, from, valid);
+                else if constexpr (BYTES == 4)
+                        cp_async4(to, from, valid);
+                else
+                        *(unsigned short *)to = valid ? *(const unsigned short *)from : (unsigned short)0;
+        }
+}
+
+/* ---- the tail ------------------------------------------------------------ */
+
+/* MIx NI fragments of a warp, whose corner is (row0, col0), to the tail: 16 rows at
+ * a time through this warp's own part of shared memory, so that lanes get V
+ * neighbours and a row's lanes touch whole lines. */
+template <class Tile, class Tail>
+TGC_DEV void mma_tail(float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
+                      char *smem, const Tail &tail)
+{
+        constexpr int LD = Tile::WN + 8;        /* rows 8 banks apart: no conflicts among g, t */
+        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
+        constexpr int PER_ROW = Tile::WN / V;
+        const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+        float *mine = (float *)smem + (threadIdx.x >> 5) * (16 * LD);
+
+#pragma unroll
+        for (int i = 0; i < Tile::WM / 16; i++) {
+                __syncwarp();
+#pragma unroll
+                for (int j = 0; j < Tile::WN / 8; j++) {
+                        *(float2 *)(mine + g * LD + j * 8 + t * 2) = make_float2(acc[i][j][0], acc[i][j][1]);
+                        *(float2 *)(mine + (g + 8) * LD + j * 8 + t * 2) = make_float2(acc[i][j][2], acc[i][j][3]);
+                }
+                __syncwarp();
+#pragma unroll
+                for (int u = 0; u < 16 * PER_ROW / 32; u++) {
+                        const int r = (u * 32 + lane) / PER_ROW, c = (u * 32 + lane) % PER_ROW * V;
+                        const int row = row0 + i * 16 + r, col = col0 + c;
+                        if (row < M && col < N) {
+                                float v[V];
+                                load<V>(v, mine + r * LD + c);
+                                tail(row, col, v);
+                        }
+                }
+        }
+}
+
+/* ---- 16-bit: tensor cores ------------------------------------------------ */
+
+/* A's 16x16 fragments at k = 16*ks of the stage, for a warp whose rows start at m0. */
+template <bool KMAJOR, class Tile>
+TGC_DEV void frag_a(unsigned (&f)[Tile::WM / 16][4], const char *panel, int m0, int ks)
+{
+        const int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int i = 0; i < Tile::WM / 16; i++)
+                if constexpr (KMAJOR)
+                        ldmatrix_x4(f[i], panel + swizzle<Tile::BK>(m0 + i * 16 + (lane & 15), ks * 2 + (lane >> 4)));
+                else
+                        ldmatrix_x4_trans(f[i], panel + swizzle<Tile::BM>(ks * 16 + (lane & 7) + (lane >> 4) * 8,
+                                                                         m0 / 8 + i * 2 + (lane >> 3 & 1)));
+}
+
+/* B's: f[j] holds two 16x8 fragments, columns 16j.. and 16j+8.. */
+template <bool KMAJOR, class Tile>
+TGC_DEV void frag_b(unsigned (&f)[Tile::WN / 16][4], const char *panel, int n0, int ks)
+{
+        const int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int j = 0; j < Tile::WN / 16; j++)
+                if constexpr (KMAJOR)
+                        ldmatrix_x4(f[j], panel + swizzle<Tile::BK>(n0 + j * 16 + (lane & 7) + (lane >> 4) * 8,
+                                                                   ks * 2 + (lane >> 3 & 1)));
+                else
+                        ldmatrix_x4_trans(f[j], panel + swizzle<Tile::BN>(ks * 16 + (lane & 15),
+                                                                         n0 / 8 + j * 2 + (lane >> 4)));
+}
+
+/* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead and
+ * fragments one k-step ahead; one barrier per K-tile. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
+TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+{
+        constexpr int MI = Tile::WM / 16, NJ = Tile::WN / 16, KS = Tile::BK / 16, STAGES = Tile::STAGES;
+        constexpr int STAGE = Tile::A_BYTES + Tile::B_BYTES;
+        const int warp = threadIdx.x >> 5;
+        const int m0 = warp / Tile::WARPS_N * Tile::WM, n0 = warp % Tile::WARPS_N * Tile::WN;
+        float acc[MI][NJ * 2][4];
+        unsigned fa[2][MI][4], fb[2][NJ][4];
+
+#pragma unroll
+        for (int i = 0; i < MI; i++)
+#pragma unroll
+                for (int j = 0; j < NJ * 2; j++)
+                        acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0.f;
+
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++) {
+                if (kt0 + s < kt1) {
+                        panel_copy<1>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
+                }
+                cp_async_commit();
+        }
+        cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        frag_a<!TRANS_A, Tile>(fa[0], smem, m0, 0);
+        frag_b<TRANS_B, Tile>(fb[0], smem + Tile::A_BYTES, n0, 0);
+
+        int now = 0, into = (STAGES - 1) * STAGE;       /* byte offsets of the stages read and filled */
+        for (int kt = kt0; kt < kt1; kt++) {
+#pragma unroll
+                for (int ks = 0; ks < KS; ks++) {
+                        if (kt + STAGES - 1 < kt1) {
+                                panel_copy<KS>(pa, smem + into, (kt + STAGES - 1) * Tile::BK, ks);
+                                panel_copy<KS>(pb, smem + into + Tile::A_BYTES, (kt + STAGES - 1) * Tile::BK, ks);
+                        }
+                        if (ks == KS - 1) {
+                                /* This warp holds the last fragments of the stage: once all do, it may be
+                                 * filled.  After the last K-tile the next stage is stale and unused. */
+                                cp_async_commit();
+                                cp_async_wait<STAGES - 2>();
+                                __syncthreads();
+                                into = now;
+                                now = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
+                        }
+                        frag_a<!TRANS_A, Tile>(fa[(ks + 1) & 1], smem + now, m0, (ks + 1) % KS);
+                        frag_b<TRANS_B, Tile>(fb[(ks + 1) & 1], smem + now + Tile::A_BYTES, n0, (ks + 1) % KS);
+#pragma unroll
+                        for (int j = 0; j < NJ; j++)
+#pragma unroll
+                                for (int i = 0; i < MI; i++) {
+                                        mma_16816<T>(acc[i][2 * j], fa[ks & 1][i], fb[ks & 1][j][0], fb[ks & 1][j][1]);
+                                        mma_16816<T>(acc[i][2 * j + 1], fa[ks & 1][i],
+                                                     fb[ks & 1][j][2], fb[ks & 1][j][3]);
+                                }
+                }
+        }
+        __syncthreads();
+        mma_tail<Tile>(acc, pa.first + m0, pb.first + n0, M, N, smem, tail);
+        __syncthreads();
+}
+
+/* ---- float32: FMA units -------------------------------------------------- */
+
+/* A K-tile of float32 from memory to registers, and from there to shared memory
+ * with K outermost: s[k][place on C's side], rows of LD floats. */
+template <class P>
+TGC_DEV void panel_fetch(const P &p, float (&r)[P::COPIES][P::UNIT], int k0)
+{
+#pragma unroll
+        for (int i = 0; i < P::COPIES; i++) {
+                const float *from;
+                if (p.source(i, k0, from)) {
+                        load<P::UNIT>(r[i], from);
+                } else {
+#pragma unroll
+                        for (int j = 0; j < P::UNIT; j++)
+                                r[i][j] = 0.f;
+                }
+        }
+}
+
+template <bool KMAJOR, int LD, class P>
+TGC_DEV void panel_put(const P &, const float (&r)[P::COPIES][P::UNIT], float *s)
+{
+#pragma unroll
+        for (int i = 0; i < P::COPIES; i++)
+                if constexpr (KMAJOR) {
+#pragma unroll
+                        for (int j = 0; j < P::UNIT; j++)
+                                s[(P::col(i) + j) * LD + P::row(i)] = r[i][j];
+                } else {
+                        store<P::UNIT>(s + P::row(i) * LD + P::col(i), r[i]);
+                }
+}
+
+/* A lane's rows and columns: blocks of 4 rows 16 apart, of VN columns 8*VN apart. */
+template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
+TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+{
+        constexpr int TM = Tile::WM / 4, TN = Tile::WN / 8, VN = TN < 4 ? TN : 4;
+        constexpr int STAGE = Tile::BK * (Tile::LDA + Tile::LDB);
+        constexpr int V = Tail::MAXV < VN ? Tail::MAXV : VN;
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+        const int m0 = warp / Tile::WARPS_N * Tile::WM + lane / 8 * 4;
+        const int n0 = warp % Tile::WARPS_N * Tile::WN + lane % 8 * VN;
+        float acc[TM][TN], ra[PA::COPIES][PA::UNIT], rb[PB::COPIES][PB::UNIT];
+        float *s = (float *)smem;
+
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+                for (int j = 0; j < TN; j++)
+                        acc[i][j] = 0.f;
+
+        panel_fetch(pa, ra, kt0 * Tile::BK);
+        panel_fetch(pb, rb, kt0 * Tile::BK);
+        panel_put<!TRANS_A, Tile::LDA>(pa, ra, s);
+        panel_put<TRANS_B, Tile::LDB>(pb, rb, s + Tile::BK * Tile::LDA);
+        __syncthreads();
+        for (int kt = kt0; kt < kt1; kt++) {
+                const float *sa = s + ((kt - kt0) & 1) * STAGE, *sb = sa + Tile::BK * Tile::LDA;
+                float *next = s + ((kt - kt0 + 1) & 1) * STAGE;
+                if (kt + 1 < kt1) {
+                        panel_fetch(pa, ra, (kt + 1) * Tile::BK);
+                        panel_fetch(pb, rb, (kt + 1) * Tile::BK);
+                }
+#pragma unroll
+                for (int k = 0; k < Tile::BK; k++) {
+                        float a[TM / 4][4], b[TN / VN][VN];
+#pragma unroll
+                        for (int i = 0; i < TM / 4; i++)
+                                load<4>(a[i], sa + k * Tile::LDA + m0 + i * 16);
+#pragma unroll
+                        for (int j = 0; j < TN / VN; j++)
+                                load<VN>(b[j], sb + k * Tile::LDB + n0 + j * 8 * VN);
+#pragma unroll
+                        for (int i = 0; i < TM; i++)
+#pragma unroll
+                                for (int j = 0; j < TN; j++)
+                                        acc[i][j] = fmaf(a[i / 4][i % 4], b[j / VN][j % VN], acc[i][j]);
+                }
+                if (kt + 1 < kt1) {
+                        panel_put<!TRANS_A, Tile::LDA>(pa, ra, next);
+                        panel_put<TRANS_B, Tile::LDB>(pb, rb, next + Tile::BK * Tile::LDA);
+                }
+                __syncthreads();
+        }
+
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+                for (int j = 0; j < TN; j += V) {
+                        const int row = pa.first + m0 + i / 4 * 16 + i % 4;
+                        const int col = pb.first + n0 + j / VN * 8 * VN + j % VN;
+                        if (row < M && col < N) {
+                                float v[V];
+#pragma unroll
+                                for (int x = 0; x < V; x++)
+                                        v[x] = acc[i][j + x];
+                                tail(row, col, v);
+                        }
+                }
+}
+
+/* ---- entries ------------------------------------------------------------- */
+
+/* The tile at `at`, over the K-tiles [kt0, kt1), rows of A as RowsA says, rows of B as RowsB. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB, class Tail>
+TGC_DEV void matmul_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
+                          int M, int N, int K, TileAt at, int kt0, int kt1, char *smem, const Tail &tail)
+{
+        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, RowsA> pa(a, lda, at.m, M, K, rows_a);
+        const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
+        if constexpr (Tile::SIMT)
+                fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+        else
+                mma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail>
+TGC_DEV void matmul_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
+                         const Tail &tail)
+{
+        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+                                                       tile_at<Tile>(tile, M, N), 0,
+                                                       (K + Tile::BK - 1) / Tile::BK, smem, tail);
+}
+
+/* Split K: for weight gradients, whose C is small and K long.  Tiles are numbered
+ * split-major; each split sums its own run of K-tiles into its own M x N of ws. */
+template <int V>
+struct SplitTail {
+        static constexpr int MAXV = V, MINV = 1;
+        float *ws;
+        int N;
+        template <int W>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[W]) const
+        {
+                store<W>(ws + (long)row * N + col, v);
+        }
+};
+
+/* V (8, 4, 2, 1) divides N. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
+TGC_DEV void matmul_split_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
+                               float *ws, int tile, char *smem)
+{
+        const int tiles = matmul_tiles<Tile>(M, N), s = tile / tiles, steps = (K + Tile::BK - 1) / Tile::BK;
+        const int kt0 = (int)((long)steps * s / splits), kt1 = (int)((long)steps * (s + 1) / splits);
+        const SplitTail<V> tail = { ws + (long)s * M * N, N };
+        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+                                                       tile_at<Tile>(tile - s * tiles, M, N), kt0, kt1, smem, tail);
+}
+
+/* Sums ws over the splits, in order, and calls the tail.  THREADS * V elements of C
+ * per tile, V = Tail::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
+template <int THREADS, class Tail>
+TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile, const Tail &tail)
+{
+        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
+        const long size = (long)M * N, i = ((long)tile * THREADS + threadIdx.x) * V;
+        if (i >= size)
+                return;
+        float sum[V];
+        load<V>(sum, ws + i);
+        for (int s = 1; s < splits; s++) {
+                float v[V];
+                load<V>(v, ws + s * size + i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        sum[j] += v[j];
+        }
+        tail((int)(i / N), (int)(i % N), sum);
+}
+
+#endif

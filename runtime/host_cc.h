@@ -34,7 +34,7 @@ void  so_close(SharedObject *so);
 
 /* Identifies this processor's instruction set and model: 32 hex digits. */
 void host_cpu_key(char hex[33]);
-int  host_cores(void);
+
 
 int  tmpdir_make(char path[512], Err *e);
 void tmpdir_remove(const char *path);                   /* with everything in it */

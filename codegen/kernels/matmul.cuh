@@ -394,10 +394,12 @@ TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                 for (int j = 0; j < TN; j++)
                         acc[i][j] = 0.f;
 
-        panel_fetch(pa, ra, kt0 * Tile::BK);
-        panel_fetch(pb, rb, kt0 * Tile::BK);
-        panel_put<!TRANS_A, Tile::LDA>(pa, ra, s);
-        panel_put<TRANS_B, Tile::LDB>(pb, rb, s + Tile::BK * Tile::LDA);
+        if (kt0 < kt1) {
+                panel_fetch(pa, ra, kt0 * Tile::BK);
+                panel_fetch(pb, rb, kt0 * Tile::BK);
+                panel_put<!TRANS_A, Tile::LDA>(pa, ra, s);
+                panel_put<TRANS_B, Tile::LDB>(pb, rb, s + Tile::BK * Tile::LDA);
+        }
         __syncthreads();
         for (int kt = kt0; kt < kt1; kt++) {
                 const float *sa = s + ((kt - kt0) & 1) * STAGE, *sb = sa + Tile::BK * Tile::LDA;

@@ -1,0 +1,123 @@
+/* arena.c: memory that is freed all at once, and a growing text. */
+#include "ir.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 1 << 16 };
+
+typedef struct Block { struct Block *next; size_t used, cap; _Alignas(16) char mem[]; } Block;
+struct Arena { Block *top; };
+
+static Block *block_new(Block *next, size_t cap)
+{
+        Block *b = malloc(sizeof *b + cap);
+        if (!b) {
+                fprintf(stderr, "tgc: out of memory (%zu bytes)\n", cap);
+                abort();
+        }
+        b->next = next;
+        b->used = 0;
+        b->cap = cap;
+        return b;
+}
+
+Arena *arena_new(void)
+{
+        Arena *a = malloc(sizeof *a);
+        if (!a)
+                abort();
+        a->top = block_new(NULL, BLOCK);
+        return a;
+}
+
+void arena_clear(Arena *a)
+{
+        while (a->top->next) {
+                Block *b = a->top;
+                a->top = b->next;
+                free(b);
+        }
+        a->top->used = 0;
+}
+
+void arena_free(Arena *a)
+{
+        if (!a)
+                return;
+        arena_clear(a);
+        free(a->top);
+        free(a);
+}
+
+void *arena_alloc(Arena *a, size_t n)
+{
+        void *p;
+        n = (n + 15) & ~(size_t)15;
+        if (a->top->cap - a->top->used < n)
+                a->top = block_new(a->top, n > BLOCK / 4 ? n : BLOCK);
+        p = a->top->mem + a->top->used;
+        a->top->used += n;
+        return memset(p, 0, n);
+}
+
+char *arena_str(Arena *a, const char *s)
+{
+        size_t n = strlen(s) + 1;
+        return memcpy(arena_alloc(a, n), s, n);
+}
+
+char *arena_fmt(Arena *a, const char *fmt, ...)
+{
+        va_list ap, aq;
+        int n;
+        char *s;
+        va_start(ap, fmt);
+        va_copy(aq, ap);
+        n = vsnprintf(NULL, 0, fmt, ap);
+        s = arena_alloc(a, (size_t)n + 1);
+        vsnprintf(s, (size_t)n + 1, fmt, aq);
+        va_end(aq);
+        va_end(ap);
+        return s;
+}
+
+void text_put(Text *t, const char *s, size_t n)
+{
+        if (t->n + n + 1 > t->cap) {
+                t->cap = (t->n + n + 1) * 2;
+                t->s = realloc(t->s, t->cap);
+                if (!t->s)
+                        abort();
+        }
+        memcpy(t->s + t->n, s, n);
+        t->n += n;
+        t->s[t->n] = 0;
+}
+
+void text_add(Text *t, const char *fmt, ...)
+{
+        char buf[512];
+        va_list ap, aq;
+        int n;
+        va_start(ap, fmt);
+        va_copy(aq, ap);
+        n = vsnprintf(buf, sizeof buf, fmt, ap);
+        if ((size_t)n < sizeof buf) {
+                text_put(t, buf, (size_t)n);
+        } else {
+                char *big = malloc((size_t)n + 1);
+                if (!big)
+                        abort();
+                vsnprintf(big, (size_t)n + 1, fmt, aq);
+                text_put(t, big, (size_t)n);
+                free(big);
+        }
+        va_end(aq);
+        va_end(ap);
+}
+
+void text_free(Text *t)
+{
+        free(t->s);
+        *t = (Text){ 0 };
+}

@@ -1,0 +1,79 @@
+/* diag.c: errors in what the user wrote.  error_at formats the place, the line
+ * and a caret, and unwinds to the nearest DIAG_CATCH, as Lua's errors do. */
+#include "ir.h"
+#include <stdlib.h>
+#include <string.h>
+
+_Thread_local Diag *diag_top;
+static _Thread_local Diag *stack[8];
+static _Thread_local int depth;
+
+void diag_begin(Diag *d)
+{
+        if (depth == 8)
+                abort();
+        d->msg[0] = 0;
+        d->code = 0;
+        stack[depth++] = diag_top;
+        diag_top = d;
+}
+
+void diag_end(Diag *d)
+{
+        (void)d;
+        diag_top = stack[--depth];
+}
+
+/* The line of the source and a caret under the column. */
+static void show_line(Diag *d, Loc loc, size_t n)
+{
+        const char *s = d->source;
+        int line = 1;
+        if (!s || !loc.line || !loc.file || !d->source_file || strcmp(loc.file, d->source_file))
+                return;
+        while (line < loc.line && (s = strchr(s, '\n')))
+                s++, line++;
+        if (!s || n >= sizeof d->msg - 2)
+                return;
+        n += (size_t)snprintf(d->msg + n, sizeof d->msg - n, "\n    %.*s", (int)strcspn(s, "\n") > 160 ? 160 : (int)strcspn(s, "\n"), s);
+        if (loc.col > 0 && loc.col <= 160 && n < sizeof d->msg - 2)
+                snprintf(d->msg + n, sizeof d->msg - n, "\n    %*s^", loc.col - 1, "");
+}
+
+static _Noreturn void fail(int code, Loc loc, const char *fmt, va_list ap)
+{
+        Diag *d = diag_top;
+        size_t n = 0;
+        if (!d) {
+                vfprintf(stderr, fmt, ap);
+                fputc('\n', stderr);
+                abort();
+        }
+        if (loc.file && loc.line && loc.col)
+                n = (size_t)snprintf(d->msg, sizeof d->msg, "%s:%d:%d: error: ", loc.file, loc.line, loc.col);
+        else if (loc.file && loc.line)
+                n = (size_t)snprintf(d->msg, sizeof d->msg, "%s:%d: error: ", loc.file, loc.line);
+        else if (loc.file)
+                n = (size_t)snprintf(d->msg, sizeof d->msg, "%s: error: ", loc.file);
+        if (n < sizeof d->msg)
+                n += (size_t)vsnprintf(d->msg + n, sizeof d->msg - n, fmt, ap);
+        if (n < sizeof d->msg)
+                show_line(d, loc, n);
+        d->code = code;
+        diag_end(d);
+        longjmp(d->out, 1);
+}
+
+void error_at(Loc loc, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        fail(3, loc, fmt, ap);
+}
+
+void error_code(int code, Loc loc, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        fail(code, loc, fmt, ap);
+}

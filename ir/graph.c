@@ -1,0 +1,235 @@
+/* graph.c: building and rewriting graphs. */
+#include "ir.h"
+#include <stdlib.h>
+#include <string.h>
+
+Graph *graph_new(const char *name)
+{
+        Arena *a = arena_new();
+        Graph *g = arena_alloc(a, sizeof *g);
+        g->arena = a;
+        g->name = arena_str(a, name);
+        g->n_nodes = 1;
+        g->cap = 256;
+        g->node = arena_alloc(a, (size_t)g->cap * sizeof *g->node);
+        g->next_id = 1;
+        return g;
+}
+
+void graph_free(Graph *g)
+{
+        if (g)
+                arena_free(g->arena);
+}
+
+static Node *grow(Graph *g)
+{
+        if (g->n_nodes == g->cap) {
+                Node *n = arena_alloc(g->arena, (size_t)g->cap * 2 * sizeof *n);
+                memcpy(n, g->node, (size_t)g->n_nodes * sizeof *n);
+                g->node = n;
+                g->cap *= 2;
+        }
+        return &g->node[g->n_nodes];
+}
+
+Ref graph_find(const Graph *g, const char *name)
+{
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (!strcmp(g->node[r].name, name))
+                        return r;
+        return 0;
+}
+
+/* base.N where N counts nodes: unique, as no two nodes share an index, unless
+ * the user wrote such a name, which the parser keeps apart. */
+const char *graph_name(Graph *g, const char *base)
+{
+        size_t n = strlen(base);
+        const char *dot = strrchr(base, '.');
+        if (dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1))
+                n = (size_t)(dot - base);
+        return arena_fmt(g->arena, "%.*s.%d", (int)n, base, g->n_nodes);
+}
+
+int graph_types(Graph *g, Ref r, Type out[MAX_OUT])
+{
+        Node *n = NODE(g, r);
+        int k = op_info[n->op].shape(g, n, out);
+        out[0] = n->type;
+        return k;
+}
+
+Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
+{
+        Node *n = grow(g);
+        Type out[MAX_OUT];
+        memset(n, 0, sizeof *n);
+        n->op = op;
+        n->loc = loc;
+        n->name = name ? arena_str(g->arena, name) : graph_name(g, op_info[op].text);
+        if (a)
+                n->a = *a;
+        if (t)
+                n->type = *t;
+        if (n_in > MAX_IN)
+                error_at(loc, "%s: %d inputs, at most %d", op_info[op].text, n_in, MAX_IN);
+        if (op_info[op].n_in >= 0 && n_in != op_info[op].n_in)
+                error_at(loc, "%s: %d inputs given, %d needed", op_info[op].text, n_in, op_info[op].n_in);
+        n->n_in = n_in;
+        for (int i = 0; i < n_in; i++) {
+                if (in[i] <= 0 || in[i] >= g->n_nodes)
+                        error_at(loc, "%s: input %d is not a value of this graph", op_info[op].text, i + 1);
+                n->in[i] = in[i];
+        }
+        op_info[op].shape(g, n, out);
+        n->type = out[0];
+        return g->n_nodes++;
+}
+
+Ref graph_add(Graph *g, Op op, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
+{
+        return graph_typed(g, op, NULL, in, n_in, a, loc, name);
+}
+
+Ref graph_leaf(Graph *g, Op op, Type t, const Attr *a, Loc loc, const char *name)
+{
+        return graph_typed(g, op, &t, NULL, 0, a, loc, name);
+}
+
+static Ref derived(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a)
+{
+        const Node *n = NODE(g, in[0]);
+        return graph_typed(g, op, t, in, n_in, a, n->loc, graph_name(g, n->name));
+}
+
+Ref graph_item(Graph *g, Ref r, int index, const char *name)
+{
+        Attr a = { .item = { index } };
+        if (index == 0)
+                return r;
+        return graph_typed(g, OP_ITEM, NULL, &r, 1, &a, NODE(g, r)->loc, name ? name : graph_name(g, NODE(g, r)->name));
+}
+
+Ref graph_reshape(Graph *g, Ref r, Type shape)
+{
+        if (shape_eq(&NODE(g, r)->type, &shape))
+                return r;
+        return derived(g, OP_RESHAPE, &shape, &r, 1, NULL);
+}
+
+void graph_output(Graph *g, const char *name, Ref r)
+{
+        if (g->n_out == g->cap_out) {
+                int cap = g->cap_out ? g->cap_out * 2 : 8;
+                Output *o = arena_alloc(g->arena, (size_t)cap * sizeof *o);
+                if (g->n_out)
+                        memcpy(o, g->out, (size_t)g->n_out * sizeof *o);
+                g->out = o;
+                g->cap_out = cap;
+        }
+        g->out[g->n_out++] = (Output){ arena_str(g->arena, name), r };
+}
+
+Ref graph_out(const Graph *g, const char *name)
+{
+        for (int i = 0; i < g->n_out; i++)
+                if (!strcmp(g->out[i].name, name))
+                        return g->out[i].ref;
+        return 0;
+}
+
+void graph_count_uses(Graph *g)
+{
+        for (Ref r = 1; r < g->n_nodes; r++)
+                g->node[r].uses = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < g->node[r].n_in; i++)
+                        g->node[g->node[r].in[i]].uses++;
+        for (int i = 0; i < g->n_out; i++)
+                g->node[g->out[i].ref].uses++;
+}
+
+Ref op1(Graph *g, Op op, Ref a)
+{
+        return derived(g, op, NULL, &a, 1, NULL);
+}
+
+Ref op2(Graph *g, Op op, Ref a, Ref b)
+{
+        return derived(g, op, NULL, (Ref[]){ a, b }, 2, NULL);
+}
+
+Ref op3(Graph *g, Op op, Ref a, Ref b, Ref c)
+{
+        return derived(g, op, NULL, (Ref[]){ a, b, c }, 3, NULL);
+}
+
+Ref op1x(Graph *g, Op op, Ref a, double x)
+{
+        Attr t = { .num = { x } };
+        return derived(g, op, NULL, &a, 1, &t);
+}
+
+Ref op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step)
+{
+        Attr t = { .slice = { axis, start, len, step } };
+        if (start == 0 && step == 1 && dim_eq(NODE(g, a)->type.dim[axis], DIM(len)))
+                return a;
+        return derived(g, OP_SLICE, NULL, &a, 1, &t);
+}
+
+Ref op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb)
+{
+        Attr t = { .mm = { ta, tb } };
+        return derived(g, OP_MATMUL, NULL, (Ref[]){ a, b }, 2, &t);
+}
+
+Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map)
+{
+        Node *o = NODE(old, r), *n = grow(g);
+        *n = *o;
+        for (int i = 0; i < n->n_in; i++)
+                n->in[i] = map[o->in[i]];
+        return g->n_nodes++;
+}
+
+/* The new nodes go into a fresh array of the same arena; old nodes stay
+ * readable through a copy of the Graph until the end. */
+void graph_rebuild(Graph *g, Visit *visit, void *ctx)
+{
+        Graph old = *g;
+        Ref *map = calloc((size_t)old.n_nodes, sizeof *map);
+        if (!map)
+                abort();
+        g->cap = old.n_nodes + old.n_nodes / 4 + 64;
+        g->node = arena_alloc(g->arena, (size_t)g->cap * sizeof *g->node);
+        g->n_nodes = 1;
+        for (Ref r = 1; r < old.n_nodes; r++)
+                map[r] = visit(&old, r, g, map, ctx);
+        for (int i = 0; i < g->n_out; i++)
+                g->out[i].ref = map[g->out[i].ref];
+        free(map);
+}
+
+static Ref keep_live(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        return ((bool *)ctx)[r] ? graph_copy_node(old, r, g, map) : 0;
+}
+
+void graph_sweep(Graph *g)
+{
+        bool *live = calloc((size_t)g->n_nodes, 1);
+        if (!live)
+                abort();
+        for (int i = 0; i < g->n_out; i++)
+                live[g->out[i].ref] = true;
+        for (Ref r = g->n_nodes - 1; r > 0; r--) {
+                Op op = g->node[r].op;
+                live[r] = live[r] || op == OP_ACCUM || op == OP_ADAMW || op == OP_INPUT;
+                for (int i = 0; live[r] && i < g->node[r].n_in; i++)
+                        live[g->node[r].in[i]] = true;
+        }
+        graph_rebuild(g, keep_live, live);
+        free(live);
+}

@@ -1,0 +1,247 @@
+/* ir.h: the graph that every part of the compiler works on.
+ *
+ * A Graph is a list of nodes in topological order: a node's inputs have smaller
+ * indices.  Node 0 is unused, so that Ref 0 means "none".  Everything a graph
+ * points at (nodes, strings, tables) lives in its Arena and is freed with it.
+ *
+ * Functions are grouped by the file that defines them. */
+#ifndef TGC_IR_H
+#define TGC_IR_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ---- arena.c: memory freed all at once; allocation never returns NULL ---- */
+
+typedef struct Arena Arena;
+Arena *arena_new(void);
+void   arena_free(Arena *a);
+void   arena_clear(Arena *a);                             /* forget all, keep the first block */
+void  *arena_alloc(Arena *a, size_t n);                   /* zeroed, aligned to 16 */
+char  *arena_str(Arena *a, const char *s);
+char  *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A growing text. */
+typedef struct Text { char *s; size_t n, cap; } Text;
+void   text_add(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void   text_put(Text *t, const char *s, size_t n);
+void   text_free(Text *t);
+
+/* ---- diag.c: the user's mistakes ---- */
+
+typedef struct Loc { const char *file; int line, col; } Loc;     /* line 0: unknown */
+
+typedef struct Diag {
+        jmp_buf out;                    /* error_at comes here */
+        char    msg[2048];              /* file:line:col: error: ... and the caret */
+        int     code;                   /* exit code */
+        const char *source;             /* text of the file being read, for the caret, or NULL */
+        const char *source_file;
+} Diag;
+
+extern _Thread_local Diag *diag_top;    /* where error_at unwinds to; set by DIAG_CATCH */
+
+/* if (DIAG_CATCH(&d)) { work; diag_end(&d); } else { d.msg says why } */
+#define DIAG_CATCH(d) (diag_begin(d), setjmp((d)->out) == 0)
+void diag_begin(Diag *d);
+void diag_end(Diag *d);
+_Noreturn void error_at(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void error_code(int code, Loc loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- type.c: element types, symbolic dimensions, shapes ---- */
+
+typedef enum { DT_F32, DT_BF16, DT_F16, DT_I32, N_DT } DType;
+extern const char *const dt_name[N_DT];         /* f32 bf16 f16 i32 */
+extern const int dt_size[N_DT];
+
+enum { SYM_B, SYM_T, SYM_S, N_SYM };            /* batch, tokens of this call, tokens cached */
+
+/* A monomial n * B^e0 * T^e1 * S^e2. */
+typedef struct Dim { int64_t n; signed char e[N_SYM]; } Dim;
+
+enum { MAX_RANK = 6 };
+typedef struct Type { DType dt; int rank; Dim dim[MAX_RANK]; } Type;
+
+typedef struct Sizes { int64_t v[N_SYM]; } Sizes;       /* values of B, T, S */
+
+#define DIM(c) ((Dim){ (c), { 0, 0, 0 } })
+#define DIM_SYM(s) ((Dim){ 1, { (s) == SYM_B, (s) == SYM_T, (s) == SYM_S } })
+bool    dim_eq(Dim a, Dim b);
+Dim     dim_mul(Dim a, Dim b);
+bool    dim_div(Dim a, Dim b, Dim *q);          /* exact quotient, if there is one */
+bool    dim_is_const(Dim a);
+int64_t dim_value(Dim a, const Sizes *s);
+bool    shape_eq(const Type *a, const Type *b);
+bool    type_eq(const Type *a, const Type *b);
+Dim     type_elems(const Type *t);
+Dim     type_rows(const Type *t);               /* product of all but the last dimension */
+int64_t type_count(const Type *t, const Sizes *s);
+bool    dt_is_float(DType dt);
+Type    type_of(DType dt, int rank, ...);       /* rank Dims follow */
+const char *dim_text(Dim d, char *buf);                 /* buf of 64 */
+const char *type_text(const Type *t, char *buf);        /* buf of 256: f32[B,T,768] */
+const char *shape_text(const Type *t, char *buf);
+
+/* ---- ops: one row each in ops.def ---- */
+
+typedef enum {
+        CLASS_LEAF, CLASS_MAP, CLASS_ROW, CLASS_COL, CLASS_MATMUL, CLASS_ATTENTION,
+        CLASS_GATHER, CLASS_VIEW, CLASS_ROUTE, CLASS_UPDATE, N_CLASS
+} Class;
+
+typedef enum {
+        OP_NONE,
+#define OP(e, text, nin, cls, attr, shape, grad, scalar) OP_##e,
+#include "ops.def"
+#undef OP
+        N_OPS
+} Op;
+
+typedef int Ref;
+typedef struct Graph Graph;
+typedef struct Node Node;
+
+typedef enum {
+        ATTR_NONE, ATTR_NUM, ATTR_DROP, ATTR_ROPE, ATTR_MM, ATTR_EXPERT, ATTR_ATT, ATTR_SLICE, ATTR_PERM,
+        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, N_ATTR
+} AttrKind;
+
+enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_VALUE };
+
+typedef struct Attr {
+        union {
+                struct { double x; } num;                       /* factor, addend, exponent, eps */
+                struct { double p; int64_t id; } drop;          /* probability, tensor id for Philox */
+                struct { int64_t back, dims; } rope;            /* back: rotate the other way; dims: rotated, 0 all */
+                struct { int64_t ta, tb; } mm;                  /* operand is stored transposed */
+                struct { int64_t tb, adiv, bdiv, scatter; } expert;
+                struct { double scale; int64_t causal, window; double softcap, p; int64_t id, mask, alibi; } att;
+                struct { int64_t axis, start, len, step; } slice;
+                struct { int64_t perm[MAX_RANK]; } perm;
+                struct { int64_t index; } item;
+                struct { int64_t k; } k;                        /* how many: top-k, buckets, expert count */
+                struct { int64_t init; double a, b; int64_t trainable, decay; } param;
+                struct { const double *data; int64_t n; } data; /* table of a constant, n elements */
+                struct { int64_t more; } accum;                 /* not the first contribution of this step */
+                struct { int64_t layer; } cache;
+                struct { int64_t both; } ce;
+        };
+} Attr;
+
+typedef struct AttrField { const char *name; size_t offset; bool real; double dflt; int count; } AttrField;
+extern const AttrField *const attr_fields[N_ATTR];      /* ends with name NULL */
+
+enum { MAX_IN = 8, MAX_OUT = 4 };
+
+typedef struct OpInfo {
+        Op          op;
+        const char *text;
+        int         n_in;               /* -1: one or more, see shape rule */
+        Class       cls;
+        AttrKind    attr;
+        int       (*shape)(Graph *g, Node *n, Type *out);      /* types of all outputs; returns how many */
+        void      (*grad)(Graph *g, Ref n, const Ref *dout, Ref *din);
+        const char *scalar;             /* C text of a MAP: $0 $1 inputs, $x attribute; or NULL */
+} OpInfo;
+extern const OpInfo op_info[N_OPS];
+Op op_find(const char *text);
+
+struct Node {
+        Op          op;
+        Type        type;               /* of output 0 */
+        Ref         in[MAX_IN];         /* 0 ends the list */
+        int         n_in;
+        int         uses;               /* readers, the return list included; set by graph_count_uses */
+        int         group;              /* kernel it was fused into, 0: none yet */
+        Loc         loc;                /* where the user wrote it */
+        const char *name;               /* as printed, without the % */
+        Attr        a;
+};
+
+typedef struct Output { const char *name; Ref ref; } Output;
+
+struct Graph {
+        Arena      *arena;
+        const char *name;
+        Node       *node;
+        int         n_nodes, cap;
+        Output     *out;
+        int         n_out, cap_out;
+        Sizes       sizes;              /* known values of the symbols; 0: run time */
+        int         next_id;            /* for dropout */
+};
+
+/* ---- graph.c ---- */
+
+Graph *graph_new(const char *name);
+void   graph_free(Graph *g);
+#define NODE(g, r) (&(g)->node[r])
+
+/* Append a node; its type comes from the shape rule (error_at on mismatch).
+ * n_in inputs are copied.  a may be NULL.  name may be NULL: one is made. */
+Ref    graph_add(Graph *g, Op op, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
+Ref    graph_leaf(Graph *g, Op op, Type t, const Attr *a, Loc loc, const char *name);
+/* The same with a type stated: needed by leaves, reshape, expand and cast. */
+Ref    graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
+Ref    graph_item(Graph *g, Ref r, int index, const char *name);        /* output `index` of a node */
+Ref    graph_reshape(Graph *g, Ref r, Type shape);                      /* dtype of r is kept */
+void   graph_output(Graph *g, const char *name, Ref r);
+Ref    graph_find(const Graph *g, const char *name);                    /* 0 if absent */
+Ref    graph_out(const Graph *g, const char *name);
+int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types of all outputs */
+void   graph_count_uses(Graph *g);
+const char *graph_name(Graph *g, const char *base);                     /* base, base.1, ... not yet taken */
+
+/* Shorthands for passes: location and name prefix come from the first input. */
+Ref    op1(Graph *g, Op op, Ref a);
+Ref    op2(Graph *g, Op op, Ref a, Ref b);
+Ref    op3(Graph *g, Op op, Ref a, Ref b, Ref c);
+Ref    op1x(Graph *g, Op op, Ref a, double x);                          /* ATTR_NUM */
+Ref    op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step);
+Ref    op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb);
+
+/* Rebuild g node by node: visit(old graph, ref, new graph, map, ctx) appends what
+ * replaces node r (inputs through map) and returns its new Ref, 0 to drop it. */
+typedef Ref Visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx);
+void   graph_rebuild(Graph *g, Visit *visit, void *ctx);
+Ref    graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map);    /* the visitor that keeps a node */
+void   graph_sweep(Graph *g);                                           /* drop nodes no output needs */
+
+/* ---- print.c, parse.c: inverses ---- */
+
+enum { PRINT_LOC = 1, PRINT_GROUP = 2 };
+void   graph_print(const Graph *g, Text *out, int flags);
+Graph *graph_parse(const char *text, const char *file);                 /* error_at on mistakes */
+void   num_text(double x, char *buf);                                   /* shortest that reads back; buf of 32 */
+
+/* ---- verify.c ---- */
+
+void   verify(Graph *g, const char *after);     /* aborts naming the pass: a broken graph is our bug */
+
+/* ---- eval.c: the oracle ---- */
+
+/* Executes any graph op by op in double precision.  Values of leaves are found
+ * by name through `leaf` (returns a pointer to count doubles that the evaluator
+ * copies, or NULL: an error).  UPDATE ops act on the stored leaf values. */
+typedef struct Eval Eval;
+typedef struct EvalCtx {
+        Sizes    sizes;
+        const int *pos;                 /* per sequence, or NULL for zeros */
+        int      step, micro, n_micro;
+        unsigned seed[2];
+        double   share, inv_tokens;
+        double   lr, beta1, beta2, eps, weight_decay, clip, bias1, bias2;
+        int      n_decay;
+} EvalCtx;
+Eval   *eval_new(Graph *g, const EvalCtx *c);
+void    eval_set(Eval *e, const char *leaf, const double *v, int64_t n);        /* copies */
+void    eval_run(Eval *e);                                                      /* error_at if a leaf is missing */
+const double *eval_get(Eval *e, Ref r, int item, int64_t *n);
+const double *eval_output(Eval *e, const char *name, int64_t *n);
+void    eval_free(Eval *e);
+
+#endif

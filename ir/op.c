@@ -1,0 +1,56 @@
+/* op.c: the op table, expanded from ops.def, and the fields of each attribute kind. */
+#include "ir.h"
+#include <string.h>
+
+#define OP(e, text, nin, cls, attr, shape, grad, scalar) \
+        int shape_##shape(Graph *g, Node *n, Type *out); \
+        void grad_##grad(Graph *g, Ref n, const Ref *dout, Ref *din);
+#include "ops.def"
+#undef OP
+
+const OpInfo op_info[N_OPS] = {
+#define OP(e, text, nin, cls, attr, shape, grad, scalar) \
+        [OP_##e] = { OP_##e, text, nin, CLASS_##cls, ATTR_##attr, shape_##shape, grad_##grad, scalar },
+#include "ops.def"
+#undef OP
+};
+
+Op op_find(const char *text)
+{
+        for (int i = 1; i < N_OPS; i++)
+                if (!strcmp(op_info[i].text, text))
+                        return (Op)i;
+        return OP_NONE;
+}
+
+#define INT(kind, f)        { #f, offsetof(Attr, kind.f), false, 0, 1 }
+#define REAL(kind, f)       { #f, offsetof(Attr, kind.f), true, 0, 1 }
+#define INT_OR(kind, f, d)  { #f, offsetof(Attr, kind.f), false, d, 1 }
+#define REAL_OR(kind, f, d) { #f, offsetof(Attr, kind.f), true, d, 1 }
+#define END                 { 0 }
+
+/* A field that has its default value is not printed. */
+static const AttrField none_f[] = { END };
+static const AttrField num_f[] = { REAL(num, x), END };
+static const AttrField drop_f[] = { REAL(drop, p), INT(drop, id), END };
+static const AttrField rope_f[] = { INT(rope, back), INT(rope, dims), END };
+static const AttrField mm_f[] = { INT(mm, ta), INT(mm, tb), END };
+static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(expert, bdiv), INT(expert, scatter), END };
+static const AttrField att_f[] = { REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap), REAL(att, p),
+                                   INT(att, id), INT(att, mask), INT(att, alibi), END };
+static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len), INT_OR(slice, step, 1), END };
+static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK }, END };
+static const AttrField item_f[] = { INT(item, index), END };
+static const AttrField k_f[] = { INT(k, k), END };
+static const AttrField param_f[] = { INT(param, init), REAL(param, a), REAL(param, b), INT_OR(param, trainable, 1), INT(param, decay), END };
+static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0 }, END };
+static const AttrField accum_f[] = { INT(accum, more), END };
+static const AttrField cache_f[] = { INT(cache, layer), END };
+static const AttrField ce_f[] = { INT(ce, both), END };
+
+const AttrField *const attr_fields[N_ATTR] = {
+        [ATTR_NONE] = none_f, [ATTR_NUM] = num_f, [ATTR_DROP] = drop_f, [ATTR_ROPE] = rope_f, [ATTR_MM] = mm_f,
+        [ATTR_EXPERT] = expert_f, [ATTR_ATT] = att_f, [ATTR_SLICE] = slice_f, [ATTR_PERM] = perm_f,
+        [ATTR_ITEM] = item_f, [ATTR_K] = k_f, [ATTR_PARAM] = param_f, [ATTR_DATA] = data_f,
+        [ATTR_ACCUM] = accum_f, [ATTR_CACHE] = cache_f, [ATTR_CE] = ce_f,
+};

@@ -1,0 +1,43 @@
+/* verify.c: the invariants that every pass keeps.  A broken graph is our bug, so
+ * this names the pass and the node and aborts. */
+#include "ir.h"
+#include <stdlib.h>
+#include <string.h>
+
+static _Noreturn void broken(Graph *g, const char *after, Ref r, const char *why)
+{
+        Text t = { 0 };
+        graph_print(g, &t, PRINT_GROUP);
+        fprintf(stderr, "%s\ntgc: internal error after %s: %%%s in @%s: %s\n", t.s, after, r < g->n_nodes ? NODE(g, r)->name : "?", g->name, why);
+        abort();
+}
+
+void verify(Graph *g, const char *after)
+{
+        Diag d;
+        volatile Ref at = 0;
+        if (!DIAG_CATCH(&d))
+                broken(g, after, at, d.msg);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                Node *n = NODE(g, r);
+                Type out[MAX_OUT];
+                at = r;
+                if (n->op <= OP_NONE || n->op >= N_OPS)
+                        broken(g, after, r, "no such op");
+                if (op_info[n->op].n_in >= 0 && n->n_in != op_info[n->op].n_in)
+                        broken(g, after, r, "wrong number of inputs");
+                for (int i = 0; i < n->n_in; i++)
+                        if (n->in[i] <= 0 || n->in[i] >= r)
+                                broken(g, after, r, "reads a value that comes later");
+                if (n->type.dt >= N_DT)
+                        broken(g, after, r, "no such element type");
+                Node copy = *n;
+                op_info[n->op].shape(g, &copy, out);
+                if (!shape_eq(&out[0], &n->type))
+                        broken(g, after, r, "shape is not what its rule says");
+        }
+        for (int i = 0; i < g->n_out; i++)
+                if (g->out[i].ref <= 0 || g->out[i].ref >= g->n_nodes)
+                        broken(g, after, 0, "an output is not a node");
+        diag_end(&d);
+}

@@ -59,10 +59,9 @@ int  dev_fetch(Device *d, int slot, const void *from, size_t n, Err *e);
 int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 
 /* Make all kernels of `prog` ready, from the plan's compiled code, the disk
- * cache or the plan's source.  One program per device.  *note, if not NULL,
- * receives a line for people: "12 units compiled in 1.4 s" (static per device). */
+ * cache or the plan's source.  One program per device, borrowed until dev_close. */
 int  dev_load(Device *d, const Plan *plan, const Program *prog, Err *e);
-const char *dev_load_note(const Device *d);
+const char *dev_load_note(const Device *d);             /* for people: "12 units compiled in 1.400 s" */
 
 /* Queue kernel number k of the loaded program; arg holds its n_args addresses. */
 int  dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);

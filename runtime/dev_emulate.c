@@ -1,0 +1,176 @@
+/* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
+ * emulate.h, which plays a GPU's threads.  One shared object per unit, since each
+ * has its own tgc_emulate_launch. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cache.h"
+#include "dev_impl.h"
+#include "host_cc.h"
+#include "parallel.h"
+
+typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
+                     char *err, int err_cap);
+
+typedef struct Unit { SharedObject so; LaunchFn *launch; Err err; int code, cached; } Unit;
+
+typedef struct EmulateDevice {
+        HostDevice host;
+        Unit *unit;
+        int   n_units;
+        int  *unit_of;                  /* by kernel */
+} EmulateDevice;
+
+enum { MAX_FLAGS = 40 };
+
+/* TGC_CXXFLAGS adds flags, for sanitizers. */
+static void make_flags(const char **flag, char *own, size_t cap)
+{
+        static const char *const base[] = {
+                "-DTGC_EMULATE", "-std=c++17", "-O2", "-fopenmp", "-fno-strict-aliasing", "-fPIC", "-w",
+                "-include", "emulate.h"
+        };
+        const char *env = getenv("TGC_CXXFLAGS");
+        int n = 0;
+        for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+                flag[n++] = base[i];
+        snprintf(own, cap, "%s", env ? env : "");
+        for (char *s = strtok_r(own, " ", &own); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &own))
+                flag[n++] = s;
+        flag[n] = 0;
+}
+
+typedef struct Build {
+        EmulateDevice *d;
+        const HostCc *cc;
+        HostBuild b;
+} Build;
+
+static void unit_key(const Build *x, int i, char hex[33])
+{
+        CacheKey k;
+        char cpu[33];
+        host_cpu_key(cpu);
+        cache_key_begin(&k);
+        cache_key_text(&k, "emulate 1");
+        cache_key_text(&k, x->cc->version);
+        cache_key_text(&k, cpu);
+        for (int j = 0; x->b.flag[j]; j++)
+                cache_key_text(&k, x->b.flag[j]);
+        for (int j = 0; j < x->b.headers->n; j++) {
+                cache_key_text(&k, x->b.headers->file[j].name);
+                cache_key_add(&k, x->b.headers->file[j].data, x->b.headers->file[j].size);
+        }
+        cache_key_add(&k, x->b.units->file[i].data, x->b.units->file[i].size);
+        cache_key_end(&k, hex);
+}
+
+static void load_unit(void *ctx, int i)
+{
+        Build *x = ctx;
+        Unit *u = &x->d->unit[i];
+        int no_cache = x->d->host.d.opt.no_cache;
+        void *so = 0, *sym;
+        size_t size;
+        char key[33];
+
+        unit_key(x, i, key);
+        u->cached = !no_cache && cache_get(key, &so, &size);
+        if (!u->cached) {
+                u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err);
+                if (!u->code && !no_cache)
+                        cache_put(key, so, size);
+        }
+        if (!u->code)
+                u->code = so_open(&u->so, so, size, &u->err);
+        free(so);
+        if (u->code)
+                return;
+        sym = so_symbol(&u->so, "tgc_emulate_launch");
+        memcpy(&u->launch, &sym, sizeof sym);
+        if (!sym)
+                u->code = err_set(&u->err, TGC_BAD_FILE, "emulate.h defines no tgc_emulate_launch");
+}
+
+static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, Err *e)
+{
+        HostCc cc;
+        const char *flag[MAX_FLAGS];
+        char own[1024];
+        int code = host_cc_find(&cc, 1, e), emulator = 0, cached = 0;
+        double start = clock_ms();
+
+        if (code)
+                return code;
+        for (int i = 0; i < headers->n; i++)
+                emulator |= !strcmp(headers->file[i].name, "emulate.h");
+        if (!emulator)
+                return err_set(e, TGC_NO_DEVICE, "the plan's CUDA headers lack emulate.h: compile the model again");
+        make_flags(flag, own, sizeof own);
+        d->unit = calloc((size_t)units->n, sizeof *d->unit);
+        if (!d->unit)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d units", units->n);
+        d->n_units = units->n;
+        for (int i = 0; i < units->n; i++)
+                d->unit[i].so.fd = -1;
+        Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda" } };
+        parallel_for(units->n, host_cores(), load_unit, &x);
+        for (int i = 0; i < units->n; i++) {
+                if (d->unit[i].code)
+                        return err_set(e, d->unit[i].code, "%s", d->unit[i].err.msg);
+                cached += d->unit[i].cached;
+        }
+        snprintf(d->host.d.note, sizeof d->host.d.note, "%d unit%s compiled, %d from the cache, %.3f s",
+                 units->n - cached, units->n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
+        return TGC_OK;
+}
+
+static int emulate_load(Device *dev, const Plan *plan, Err *e)
+{
+        EmulateDevice *d = (EmulateDevice *)dev;
+        Pack units, headers;
+        int code = plan_source(plan, "cuda", &units, &headers, e);
+        if (code)
+                return code;
+        if (!(code = kernel_units(dev->prog, &units, &d->unit_of, e)))
+                code = load_units(d, &units, &headers, e);
+        pack_free(&units);
+        pack_free(&headers);
+        return code;
+}
+
+static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *e)
+{
+        EmulateDevice *d = (EmulateDevice *)dev;
+        const KernelDef *def = &dev->prog->kernel[k];
+        char why[900] = "";
+        if (d->unit[d->unit_of[k]].launch(def->name, grid, (unsigned)def->threads, def->smem, (void **)arg,
+                                          def->n_args, why, sizeof why))
+                return err_set(e, TGC_CHECK_FAILED, "%.60s: %.900s", def->name, why);
+        return TGC_OK;
+}
+
+static void emulate_close(Device *dev)
+{
+        EmulateDevice *d = (EmulateDevice *)dev;
+        for (int i = 0; i < d->n_units; i++)
+                so_close(&d->unit[i].so);
+        free(d->unit);
+        free(d->unit_of);
+        free(d);
+}
+
+static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load, .launch = emulate_launch };
+
+int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
+{
+        EmulateDevice *d = calloc(1, sizeof *d);
+        if (!d)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a device");
+        d->host.d.ops = &emulate_ops;
+        d->host.d.kind = DEV_EMULATE;
+        d->host.d.opt = *o;
+        snprintf(d->host.d.name, sizeof d->host.d.name, "emulated GPU");
+        *out = &d->host.d;
+        return TGC_OK;
+}

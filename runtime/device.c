@@ -1,0 +1,243 @@
+/* device.c: choosing a device, and the checks that all of them share. */
+#include "device.h"
+#include <stdlib.h>
+#include <string.h>
+#include "dev_impl.h"
+
+static const char *const kind_name[] = {
+        [DEV_AUTO] = "auto", [DEV_CPU] = "cpu", [DEV_CUDA] = "cuda", [DEV_EMULATE] = "emulate"
+};
+
+int dev_kind(const char *name)
+{
+        for (int i = 0; i < 4; i++)
+                if (!strcmp(kind_name[i], name))
+                        return i;
+        return -1;
+}
+
+const char *dev_kind_name(DevKind kind)
+{
+        return kind_name[kind];
+}
+
+int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
+{
+        static const DevOptions none;
+        Err ignored;
+
+        *d = 0;
+        o = o ? o : &none;
+        if (o->index < 0 || o->threads < 0)
+                return err_set(e, TGC_USAGE, "device number and threads must not be negative");
+        switch (kind) {
+        case DEV_CUDA:    return dev_open_cuda(d, o, e);
+        case DEV_EMULATE: return dev_open_emulate(d, o, e);
+        case DEV_AUTO:
+                if (dev_open_cuda(d, o, &ignored) == TGC_OK)
+                        return TGC_OK;
+                break;
+        case DEV_CPU:
+                break;
+        }
+        return dev_open_cpu(d, o, e);
+}
+
+void dev_close(Device *d)
+{
+        if (d)
+                d->ops->close(d);
+}
+
+DevKind dev_which(const Device *d)
+{
+        return d->kind;
+}
+
+const char *dev_name(const Device *d)
+{
+        return d->name;
+}
+
+const char *dev_target(const Device *d)
+{
+        return d->kind == DEV_CPU ? "cpu" : "cuda";
+}
+
+int dev_host_memory(const Device *d)
+{
+        return d->kind != DEV_CUDA;
+}
+
+const char *dev_load_note(const Device *d)
+{
+        return d->note;
+}
+
+int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
+{
+        return d->ops->memory(d, available, total, e);
+}
+
+int dev_alloc(Device *d, size_t size, void **mem, Err *e)
+{
+        *mem = 0;
+        return size ? d->ops->alloc(d, size, mem, e) : TGC_OK;
+}
+
+void dev_free(Device *d, void *mem, size_t size)
+{
+        if (mem)
+                d->ops->free(d, mem, size);
+}
+
+int dev_upload(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        return n ? d->ops->upload(d, to, from, n, e) : TGC_OK;
+}
+
+int dev_download(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        return n ? d->ops->download(d, to, from, n, e) : TGC_OK;
+}
+
+int dev_copy(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        return n ? d->ops->copy(d, to, from, n, e) : TGC_OK;
+}
+
+int dev_clear(Device *d, void *mem, size_t n, Err *e)
+{
+        return n ? d->ops->clear(d, mem, n, e) : TGC_OK;
+}
+
+int dev_sync(Device *d, Err *e)
+{
+        return d->ops->sync(d, e);
+}
+
+int dev_fetch(Device *d, int slot, const void *from, size_t n, Err *e)
+{
+        if (slot < 0 || slot >= DEV_FETCH_SLOTS || n > DEV_FETCH_BYTES)
+                return err_set(e, TGC_FAIL, "fetch of %zu bytes into slot %d", n, slot);
+        return d->ops->fetch(d, slot, from, n, e);
+}
+
+int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e)
+{
+        if (slot < 0 || slot >= DEV_FETCH_SLOTS || n > DEV_FETCH_BYTES)
+                return err_set(e, TGC_FAIL, "fetch of %zu bytes from slot %d", n, slot);
+        return d->ops->fetched(d, slot, to, n, e);
+}
+
+int dev_load(Device *d, const Plan *plan, const Program *prog, Err *e)
+{
+        if (d->prog)
+                return err_set(e, TGC_FAIL, "this device has a program already");
+        d->prog = prog;
+        return d->ops->load(d, plan, e);
+}
+
+int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
+{
+        return grid ? d->ops->launch(d, k, grid, arg, e) : TGC_OK;
+}
+
+int dev_can_capture(const Device *d)
+{
+        return d->ops->replay != 0;
+}
+
+int dev_capture_begin(Device *d, Err *e)
+{
+        return d->ops->capture_begin(d, e);
+}
+
+int dev_capture_end(Device *d, DevGraph **g, Err *e)
+{
+        return d->ops->capture_end(d, g, e);
+}
+
+int dev_replay(Device *d, DevGraph *g, Err *e)
+{
+        return d->ops->replay(d, g, e);
+}
+
+void dev_graph_free(Device *d, DevGraph *g)
+{
+        if (g)
+                d->ops->graph_free(d, g);
+}
+
+int dev_mark(Device *d, int i, Err *e)
+{
+        return i < 0 || i >= DEV_MARKS ? err_set(e, TGC_FAIL, "time stamp %d", i) : d->ops->mark(d, i, e);
+}
+
+int dev_elapsed(Device *d, int from, int to, double *ms, Err *e)
+{
+        if (from < 0 || to < 0 || from >= DEV_MARKS || to >= DEV_MARKS)
+                return err_set(e, TGC_FAIL, "time stamps %d and %d", from, to);
+        return d->ops->elapsed(d, from, to, ms, e);
+}
+
+/* ---- sources ---- */
+
+int plan_source(const Plan *plan, const char *target, Pack *units, Pack *headers, Err *e)
+{
+        char source[32] = "source.", header[32] = "headers.";
+        strncat(source, target, 8);
+        strncat(header, target, 8);
+        const Section *s = plan_find(plan, source), *h = plan_find(plan, header);
+
+        *units = *headers = (Pack){ 0 };
+        if (!s)
+                return err_set(e, TGC_NO_DEVICE, "the plan has no %s: compile the model with --target %s", source,
+                               target);
+        int code = pack_units(units, s->data, s->size, source, e);
+        if (!code && h)
+                code = pack_read(headers, h->data, h->size, header, e);
+        if (code)
+                pack_free(units);
+        return code;
+}
+
+static int by_name(const void *a, const void *b)
+{
+        return strcmp((*(PackFile *const *)a)->name, (*(PackFile *const *)b)->name);
+}
+
+int kernel_units(const Program *p, const Pack *units, int **unit_of, Err *e)
+{
+        PackFile **sorted = malloc(((size_t)units->n + 1) * sizeof *sorted), key = { 0 }, *want = &key, **hit;
+        *unit_of = malloc(((size_t)p->n_kernels + 1) * sizeof **unit_of);
+        if (!sorted || !*unit_of) {
+                free(sorted);
+                free(*unit_of);
+                *unit_of = 0;
+                return err_set(e, TGC_NO_MEMORY, "no memory for the list of units");
+        }
+        for (int i = 0; i < units->n; i++)
+                sorted[i] = &units->file[i];
+        qsort(sorted, (size_t)units->n, sizeof *sorted, by_name);
+        int code = TGC_OK;
+        for (int k = 0; k < p->n_kernels && !code; k++) {
+                size_t n = strlen(p->kernel[k].unit);
+                hit = 0;
+                if (n < sizeof key.name) {
+                        memcpy(key.name, p->kernel[k].unit, n + 1);
+                        hit = bsearch(&want, sorted, (size_t)units->n, sizeof *sorted, by_name);
+                }
+                if (hit)
+                        (*unit_of)[k] = (int)(*hit - units->file);
+                else
+                        code = err_set(e, TGC_BAD_FILE, "kernel %.60s belongs to unit %.60s, which is not in the source",
+                                       p->kernel[k].name, p->kernel[k].unit);
+        }
+        free(sorted);
+        if (code) {
+                free(*unit_of);
+                *unit_of = 0;
+        }
+        return code;
+}

@@ -198,6 +198,52 @@ TGC_DEV void att_put4(Tail &tail, int row, int col, float a, float b, float c, f
         }
 }
 
+/* Columns d and, where it exists, d + 1 (d even). */
+template <int D, class Tail>
+TGC_DEV void att_put2(Tail &tail, int row, int col_base, int d, const float (&o)[2])
+{
+        if constexpr (Tail::MAXV >= 2 && D % 2 == 0) {
+                float v[2] = { o[0], o[1] };
+                tail(row, col_base + d, v);
+        } else {
+                float v[1] = { o[0] }, w[1] = { o[1] };
+                tail(row, col_base + d, v);
+                if (d + 1 < D)
+                        tail(row, col_base + d + 1, w);
+        }
+}
+
+/* 2^x: to the last bits for floats, the hardware's own for 16-bit types. */
+template <class E> TGC_DEV float att_exp2(float x) { return sizeof(E) == 4 ? exp2f(x) : fast_exp2(x); }
+
+/* How lanes share a row of D elements: LANES lanes (a power of two), V neighbours
+ * of up to 16 bytes each, C times. */
+template <class E, class Att>
+struct AttLanes {
+        static constexpr int MOST = 16 / (int)sizeof(E) < Att::VEC ? 16 / (int)sizeof(E) : Att::VEC;
+        static constexpr int V = Att::D % 8 == 0 || MOST == 1 ? MOST : Att::D % 4 == 0 && MOST >= 4 ? 4
+                               : Att::D % 2 == 0 ? 2 : 1;
+        static constexpr int N = Att::D / V;
+        static constexpr int LANES = N > 16 ? 32 : N > 8 ? 16 : N > 4 ? 8 : N > 2 ? 4 : N > 1 ? 2 : 1;
+        static constexpr int C = (N + LANES - 1) / LANES;
+
+        static __device__ __forceinline__ int column(int lane, int i) { return (i / V * LANES + lane) * V + i % V; }
+
+        /* This lane's elements of the row at p; those past D are left alone. */
+        static __device__ __forceinline__ void read(float (&x)[C * V], const E *p, int lane)
+        {
+#pragma unroll
+                for (int c = 0; c < C; c++)
+                        if ((c * LANES + lane) * V < Att::D) {
+                                float u[V];
+                                load(u, p + (c * LANES + lane) * V);
+#pragma unroll
+                                for (int j = 0; j < V; j++)
+                                        x[c * V + j] = u[j];
+                        }
+        }
+};
+
 /* ---- tensor cores -------------------------------------------------------- */
 
 /* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it. */
@@ -634,15 +680,8 @@ struct AttSimt {
                                 int t = m0 + ty() * RM + i, d = 2 * tx() + 32 * c;
                                 if (t >= rows || d >= D)
                                         continue;
-                                if constexpr (Tail::MAXV >= 2 && D % 2 == 0) {
-                                        float v[2] = { o[i][c][0] * f[i], o[i][c][1] * f[i] };
-                                        tail(row_base + t, col_base + d, v);
-                                } else {
-                                        float v[1] = { o[i][c][0] * f[i] }, w[1] = { o[i][c][1] * f[i] };
-                                        tail(row_base + t, col_base + d, v);
-                                        if (d + 1 < D)
-                                                tail(row_base + t, col_base + d + 1, w);
-                                }
+                                const float v[2] = { o[i][c][0] * f[i], o[i][c][1] * f[i] };
+                                att_put2<D>(tail, row_base + t, col_base, d, v);
                         }
         }
 };
@@ -739,7 +778,7 @@ struct AttForward {
 
 /* Shared memory of attention_task; the generator asserts it equals the table's. */
 template <class E, class Att, class Tile>
-constexpr int attention_smem() { return AttForward<E, Att, Tile>::Impl::SMEM; }
+__host__ __device__ constexpr int attention_smem() { return AttForward<E, Att, Tile>::Impl::SMEM; }
 
 template <class E, class Att, class Tile, class Tail>
 TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, const Rt *rt, int tile, char *smem,

@@ -24,44 +24,26 @@
 
 /* ---- delta ---------------------------------------------------------------- */
 
-/* A row of D is read by LANES lanes of a warp, VEC elements each at a time. */
-template <class E, class Att>
-struct AttDelta {
-        static constexpr int MOST = 16 / (int)sizeof(E) < Att::VEC ? 16 / (int)sizeof(E) : Att::VEC;
-        static constexpr int V = Att::D % 8 == 0 ? MOST : Att::D % 4 == 0 && MOST >= 4 ? 4
-                               : Att::D % 2 == 0 && MOST >= 2 ? 2 : 1;
-        static constexpr int N = Att::D / V;
-        static constexpr int LANES = N > 16 ? 32 : N > 8 ? 16 : N > 4 ? 8 : N > 2 ? 4 : N > 1 ? 2 : 1;
-};
-
 template <class E, class Att, int THREADS>
-constexpr int att_delta_rows() { return THREADS / AttDelta<E, Att>::LANES; }
+__host__ __device__ constexpr int att_delta_rows() { return THREADS / AttLanes<E, Att>::LANES; }
 
 /* Rows are (b, t, h), h fastest, so that neighbours in memory are neighbours in the warp. */
 template <class E, class Att, int THREADS>
 TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg, float *delta, int B, int T, int tile)
 {
-        typedef AttDelta<E, Att> L;
+        typedef AttLanes<E, Att> L;
         const long row = (long)tile * (THREADS / L::LANES) + threadIdx.x / L::LANES;
         const int lane = threadIdx.x % L::LANES;
         const int h = (int)(row % Att::H), t = (int)(row / Att::H % T), b = (int)(row / Att::H / T);
         const bool in = b < B;
         float sum = 0.f;
         if (in) {
-                o += b * so.b + t * so.t + h * so.h;
-                g += b * sg.b + t * sg.t + h * sg.h;
+                float u[L::C * L::V] = {}, w[L::C * L::V] = {};
+                L::read(u, o + b * so.b + t * so.t + h * so.h, lane);
+                L::read(w, g + b * sg.b + t * sg.t + h * sg.h, lane);
 #pragma unroll
-                for (int i = 0; i < (L::N + L::LANES - 1) / L::LANES; i++) {
-                        int d = (lane + i * L::LANES) * L::V;
-                        if (d < Att::D) {
-                                float u[L::V], w[L::V];
-                                load(u, o + d);
-                                load(w, g + d);
-#pragma unroll
-                                for (int j = 0; j < L::V; j++)
-                                        sum = fmaf(u[j], w[j], sum);
-                        }
-                }
+                for (int i = 0; i < L::C * L::V; i++)
+                        sum = fmaf(u[i], w[i], sum);
         }
 #pragma unroll
         for (int d = L::LANES / 2; d; d >>= 1)
@@ -78,7 +60,7 @@ TGC_DEV void att_grad(float &x, float &y, const AttHead<E, Att> &hd, int t, int 
         float derivative = 1.f;
         if (hd.SHAPED)
                 x = hd.score(x, t, s, derivative);
-        float p = sizeof(E) == 4 ? exp2f(x * hd.BASE2 - lse2) : fast_exp2(x * hd.BASE2 - lse2);
+        float p = att_exp2<E>(x * hd.BASE2 - lse2);
         if (!FULL && !hd.attends(t, s))
                 p = 0.f;
         x = p;
@@ -432,9 +414,9 @@ struct AttGrad {
 };
 
 template <class E, class Att, class Tile>
-constexpr int attention_dkv_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DKV; }
+__host__ __device__ constexpr int attention_dkv_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DKV; }
 template <class E, class Att, class Tile>
-constexpr int attention_dq_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DQ; }
+__host__ __device__ constexpr int attention_dq_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DQ; }
 
 template <class E, class Att, class Tile, class TailK, class TailV>
 TGC_DEV void attention_dkv_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse, const float *delta,

@@ -1,0 +1,238 @@
+/* attention_decode.cuh: attention.cuh's function for a few queries and a long cache.
+ *
+ * The cost is reading k and v once, so one block serves all query heads of a kv head
+ * (ROWS query rows: T x H/K, in groups of ROWS where there are more), and the
+ * cache is split over SPLITS blocks:
+ *
+ *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, B, T, rt, tile, smem, tail)
+ *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory.
+ *      SPLITS > 1: partial results go to work, floats (B*T*H, SPLITS, att_record<Att>()); tail is not
+ *      called.  SPLITS == 1: work is null, tail as in attention_task.
+ *   attention_combine_task<Att, SPLITS, THREADS>(work, B, T, tile, tail)
+ *      ceil(B*T*H / (THREADS/32)) tiles: merges the parts in order, calls the tail.
+ *
+ * Launch sizes depend on B and T only; what part of the cache a block reads follows from
+ * rt->pos, so a captured graph serves every position.  Choose ROWS as the power of two
+ * (1..8) at or above T * H/K, SPLITS (1..32) so that the tiles fill the device at the
+ * longest context.
+ *
+ * LANES lanes share a key, 16 bytes each, and keep q and their part of the output
+ * in registers; each such group runs its own online softmax, and the groups are merged at
+ * the end: in a warp by shuffles, then over warps through shared memory. */
+#ifndef TGC_ATTENTION_DECODE_CUH
+#define TGC_ATTENTION_DECODE_CUH
+
+#include "attention.cuh"
+
+template <int ROWS_, int SPLITS_, int THREADS_>
+struct AttDecode { static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_; };
+
+/* Floats of one row's part: D sums (D even or one more), the largest score, the sum of weights. */
+template <class Att> __host__ __device__ constexpr int att_record() { return (Att::D + 1) / 2 * 2 + 2; }
+
+template <class E, class Att, class Tile>
+struct AttDecodeShape {
+        typedef AttLanes<E, Att> L;
+        static constexpr int WARPS = Tile::THREADS / 32;
+        static constexpr int KEYS = 32 / L::LANES;                      /* keys a warp reads at once */
+        static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
+        static constexpr int UNROLL = Tile::ROWS * CV <= 32 ? 4 : 2;    /* such reads in flight      */
+        static constexpr int STEP = WARPS * KEYS * UNROLL;
+        static constexpr int SMEM = WARPS * Tile::ROWS * att_record<Att>() * 4;
+};
+
+template <class E, class Att, class Tile>
+__host__ __device__ constexpr int attention_decode_smem() { return AttDecodeShape<E, Att, Tile>::SMEM; }
+
+/* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
+ * The factors for each; both 0 where neither has seen a key. */
+template <class E>
+TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
+{
+        float t = fmaxf(top, top2), zero = t == -INFINITY ? 0.f : t;
+        f = att_exp2<E>(top - zero);
+        f2 = att_exp2<E>(top2 - zero);
+        top = t;
+}
+
+template <class E, class Att, class Tile, class Tail>
+TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int B, int T, const Rt *rt, int tile,
+                                   char *smem, Tail tail)
+{
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        typedef typename Sh::L L;
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
+        constexpr int U = Sh::UNROLL;
+        static_assert(SPLITS >= 1 && SPLITS <= 32, "attention_combine_task keeps one split per lane");
+        const int groups = (T * GROUP + ROWS - 1) / ROWS;
+        const int split = tile % SPLITS, r0 = tile / SPLITS % groups * ROWS;
+        const int hk = tile / SPLITS / groups % Att::K, b = tile / SPLITS / groups / Att::K;
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x % L::LANES, key = (threadIdx.x & 31) / L::LANES;
+        const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T);
+
+        /* the part of this split: equal numbers of steps of the keys that any row attends */
+        const int lo = hd.first_key(0), hi = hd.end_key(T);
+        const int chunk = ((hi - lo + SPLITS - 1) / SPLITS + Sh::STEP - 1) / Sh::STEP * Sh::STEP;
+        const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
+
+        float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+                const int t = (r0 + r) / GROUP, h = hk * GROUP + (r0 + r) % GROUP;
+                const bool row = t < T;
+                slope[r] = Att::ALIBI && row ? in.slopes[h] : 0.f;
+                top[r] = -INFINITY;
+                sum[r] = 0.f;
+#pragma unroll
+                for (int c = 0; c < Sh::CV; c++)
+                        q[r][c] = acc[r][c] = 0.f;
+                if (row)
+                        L::read(q[r], in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h, lane);
+        }
+        const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
+
+        for (int n0 = s0 + warp * Sh::KEYS * U + key; n0 - key < s1; n0 += Sh::STEP) {
+                float kx[U][Sh::CV], vx[U][Sh::CV], x[ROWS][U];
+#pragma unroll
+                for (int u = 0; u < U; u++) {
+                        const int s = n0 + u * Sh::KEYS;
+#pragma unroll
+                        for (int c = 0; c < Sh::CV; c++)
+                                kx[u][c] = vx[u][c] = 0.f;
+                        if (s < s1) {
+                                L::read(kx[u], k + s * in.sk.t, lane);
+                                L::read(vx[u], v + s * in.sv.t, lane);
+                        }
+                }
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                        const int t = (r0 + r) / GROUP;
+                        AttHead<E, Att> hr = hd;
+                        hr.slope = slope[r];
+                        float mx = top[r];
+#pragma unroll
+                        for (int u = 0; u < U; u++) {
+                                const int s = n0 + u * Sh::KEYS;
+                                float dot = 0.f, derivative;
+#pragma unroll
+                                for (int c = 0; c < Sh::CV; c++)
+                                        dot = fmaf(q[r][c], kx[u][c], dot);
+#pragma unroll
+                                for (int d = L::LANES / 2; d; d >>= 1)
+                                        dot += __shfl_xor_sync(0xffffffffu, dot, d);
+                                x[r][u] = s < s1 && hr.attends(t, s)
+                                        ? (hr.SHAPED ? hr.score(dot, t, s, derivative) : dot) * hr.BASE2 : -INFINITY;
+                                mx = fmaxf(mx, x[r][u]);
+                        }
+                        const float zero = mx == -INFINITY ? 0.f : mx, scale = att_exp2<E>(top[r] - zero);
+                        top[r] = mx;
+                        sum[r] *= scale;
+#pragma unroll
+                        for (int c = 0; c < Sh::CV; c++)
+                                acc[r][c] *= scale;
+#pragma unroll
+                        for (int u = 0; u < U; u++) {
+                                const float p = att_exp2<E>(x[r][u] - zero);
+                                sum[r] += p;
+#pragma unroll
+                                for (int c = 0; c < Sh::CV; c++)
+                                        acc[r][c] = fmaf(p, vx[u][c], acc[r][c]);
+                        }
+                }
+        }
+
+        float *part = (float *)smem + warp * ROWS * RECORD;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+                for (int d = L::LANES; d < 32; d <<= 1) {
+                        float f, f2, other = __shfl_xor_sync(0xffffffffu, top[r], d);
+                        att_merge<E>(top[r], other, f, f2);
+                        sum[r] = sum[r] * f + __shfl_xor_sync(0xffffffffu, sum[r], d) * f2;
+#pragma unroll
+                        for (int c = 0; c < Sh::CV; c++)
+                                acc[r][c] = acc[r][c] * f + __shfl_xor_sync(0xffffffffu, acc[r][c], d) * f2;
+                }
+                if (key == 0)
+#pragma unroll
+                        for (int c = 0; c < Sh::CV; c++)
+                                if (L::column(lane, c) < Att::D)
+                                        part[r * RECORD + L::column(lane, c)] = acc[r][c];
+                if ((threadIdx.x & 31) == 0) {
+                        part[r * RECORD + RECORD - 2] = top[r];
+                        part[r * RECORD + RECORD - 1] = sum[r];
+                }
+        }
+        __syncthreads();
+
+        /* Merge the warps, two columns per thread. */
+        constexpr int PAIRS = (Att::D + 1) / 2;
+        for (int i = threadIdx.x; i < ROWS * PAIRS; i += Tile::THREADS) {
+                const int r = i / PAIRS, d = i % PAIRS * 2, t = (r0 + r) / GROUP;
+                if (t >= T)
+                        break;
+                const int h = hk * GROUP + (r0 + r) % GROUP;
+                const float *p = (const float *)smem + r * RECORD;
+                float mx = -INFINITY, all = 0.f, o[2] = { 0.f, 0.f };
+#pragma unroll
+                for (int w = 0; w < Sh::WARPS; w++)
+                        mx = fmaxf(mx, p[w * ROWS * RECORD + RECORD - 2]);
+#pragma unroll
+                for (int w = 0; w < Sh::WARPS; w++) {
+                        const float *pw = p + w * ROWS * RECORD;
+                        const float f = att_exp2<E>(pw[RECORD - 2] - (mx == -INFINITY ? 0.f : mx));
+                        all += f * pw[RECORD - 1];
+                        o[0] += f * pw[d];
+                        o[1] += d + 1 < Att::D ? f * pw[d + 1] : 0.f;
+                }
+                if constexpr (SPLITS > 1) {
+                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split * RECORD;
+                        const float ms[2] = { mx, all };
+                        store(w + d, o);
+                        if (d == 0)
+                                store(w + RECORD - 2, ms);
+                } else {
+                        const float inv = all > 0.f ? 1.f / all : 0.f;
+                        o[0] *= inv;
+                        o[1] *= inv;
+                        att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
+                }
+        }
+        __syncthreads();
+}
+
+/* One warp per row of (B*T, H); lane i holds the weight of split i. */
+template <class Att, int SPLITS, int THREADS, class Tail>
+TGC_DEV void attention_combine_task(const float *work, int B, int T, int tile, Tail tail)
+{
+        constexpr int RECORD = att_record<Att>();
+        const long row = (long)tile * (THREADS / 32) + (threadIdx.x >> 5);
+        const int lane = threadIdx.x & 31;
+        if (row >= (long)B * T * Att::H)
+                return;
+        work += row * (SPLITS * RECORD);
+        float ms[2] = { -INFINITY, 0.f };
+        if (lane < SPLITS)
+                load(ms, work + lane * RECORD + RECORD - 2);
+        const float mx = warp_max(ms[0]);
+        const float f = exp2f(ms[0] - (mx == -INFINITY ? 0.f : mx));
+        const float all = warp_sum(f * ms[1]), inv = all > 0.f ? 1.f / all : 0.f;
+#pragma unroll
+        for (int c = 0; c < (Att::D + 63) / 64; c++) {
+                const int d = (lane + 32 * c) * 2;
+                float o[2] = { 0.f, 0.f };
+#pragma unroll 8
+                for (int s = 0; s < SPLITS; s++) {
+                        const float w = __shfl_sync(0xffffffffu, f, s) * inv;
+                        float a[2] = { 0.f, 0.f };
+                        if (d < Att::D)
+                                load(a, work + s * RECORD + d);
+                        o[0] = fmaf(w, a[0], o[0]);
+                        o[1] = fmaf(w, a[1], o[1]);
+                }
+                if (d < Att::D)
+                        att_put2<Att::D>(tail, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
+        }
+}
+
+#endif

@@ -1,0 +1,399 @@
+/* emulate_block.h: the threads of one block, where they wait, and who runs next.
+ *
+ * One warp at a time gets a pass: each of its lanes that can run does so until
+ * it waits or ends.  Which warp, and in which order its lanes, is the Order's
+ * choice.  Two things are waited for: a block barrier, and a meeting of the
+ * lanes in a mask, where the last to come does the work for all. */
+#ifndef TGC_EMULATE_BLOCK_H
+#define TGC_EMULATE_BLOCK_H
+
+#include <cstdarg>
+#include <vector>
+
+EMU_NAMESPACE {
+
+struct Block;
+struct Warp;
+
+enum State { READY, AT_MEETING, AT_BARRIER, ENDED };
+
+/* A cp.async that was issued. */
+struct Copy { char *to; const char *from; int bytes; bool valid; int group; };
+
+struct Thread {
+        Context context;
+        uint3 idx;
+        int number, lane;
+        State state;
+        Block *block;
+        Warp *warp;
+        /* Where it waits, and for what. */
+        const char *what, *file;
+        int line, barrier;
+        unsigned mask;
+        void *operands;                 /* on its stack, for who does the work */
+        /* Copies under way, oldest first; groups committed. */
+        std::vector<Copy> copies;
+        int group, spins;
+};
+
+/* A meeting is known by the lowest lane in its mask; masks of meetings under way
+ * do not overlap. */
+struct Meeting { unsigned mask, here; const char *what; };
+
+struct Warp {
+        Thread *lane[32];
+        unsigned exists, ready, ended;
+        Meeting meeting[32];
+};
+
+struct Barrier { int expected, arrived; const char *file; int line; int sum, result; };
+
+enum { FORWARD = 0, BACKWARD = 1 };     /* other seeds: random */
+
+struct Kernel;
+struct Block {
+        const Kernel *kernel;
+        const char *name;
+        void **args;
+        uint3 idx, dim, grid;
+        int n, ended;
+        Thread *thread;                 /* [n] */
+        Warp warp[32];
+        Barrier barrier[16];
+        char *smem;
+        size_t smem_size;
+        unsigned order;
+        uint64_t random;
+        Context host;
+        bool failed;
+        char message[600];
+};
+
+/* The fiber that runs on this host thread.  Shared by all units of an object. */
+extern "C" {
+__attribute__((weak, visibility("hidden"), tls_model("initial-exec"))) __thread Thread *tgc_emulate_self;
+}
+inline Thread *self() { return tgc_emulate_self; }
+
+inline unsigned random_next(Block *b)
+{
+        b->random ^= b->random << 13;
+        b->random ^= b->random >> 7;
+        b->random ^= b->random << 17;
+        return (unsigned)(b->random >> 32);
+}
+
+/* ---- failing ----------------------------------------------------------- */
+
+inline const char *file_name(const char *path)
+{
+        const char *p = path ? strrchr(path, '/') : 0;
+        return p ? p + 1 : path ? path : "?";
+}
+
+/* "k3: block 5: ..."; the first failure is the one that is told. */
+inline void vfail(Block *b, const char *fmt, va_list ap)
+{
+        if (b->failed)
+                return;
+        b->failed = true;
+        int n = snprintf(b->message, sizeof b->message, "%s: block %u: ", b->name, b->idx.x);
+        vsnprintf(b->message + n, sizeof b->message - n, fmt, ap);
+}
+
+__attribute__((format(printf, 2, 3))) inline void block_fail(Block *b, const char *fmt, ...)
+{
+        va_list ap;
+        va_start(ap, fmt);
+        vfail(b, fmt, ap);
+        va_end(ap);
+}
+
+/* From a fiber: give up the whole block. */
+__attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt, ...)
+{
+        Thread *t = self();
+        va_list ap;
+        va_start(ap, fmt);
+        vfail(t->block, fmt, ap);
+        va_end(ap);
+        context_switch(&t->context, &t->block->host, true);
+        abort();
+}
+
+/* ---- waiting ----------------------------------------------------------- */
+
+inline void leave(Thread *t) { context_switch(&t->context, &t->block->host, false); }
+
+inline void wait_in(Thread *t, State state)
+{
+        t->state = state;
+        t->warp->ready &= ~(1u << t->lane);
+        leave(t);
+}
+
+inline void wake(Thread *t)
+{
+        t->state = READY;
+        t->warp->ready |= 1u << t->lane;
+}
+
+/* Let others run; for spins. */
+inline void yield()
+{
+        Thread *t = self();
+        if (++t->spins > 1 << 20)
+                fail("thread %d waits in a loop for something that no running block does", t->number);
+        leave(t);
+}
+
+/* Meet the other lanes of mask, all calling the same `what`.  The last one to
+ * come runs all(warp, mask), which finds each lane's operands in its Thread. */
+inline void meet(const char *what, unsigned mask, void *operands, void (*all)(Warp *, unsigned),
+                 const char *file, int line)
+{
+        Thread *t = self();
+        Warp *w = t->warp;
+        if (!(mask >> t->lane & 1))
+                fail("thread %d calls %s at %s:%d with mask %08x, which leaves out its own lane %d",
+                     t->number, what, file_name(file), line, mask, t->lane);
+        if (mask & (w->ended | ~w->exists)) {
+                int l = __builtin_ctz(mask & (w->ended | ~w->exists));
+                fail("thread %d calls %s at %s:%d, but lane %d of its mask %08x %s", t->number, what,
+                     file_name(file), line, l, mask, w->exists >> l & 1 ? "has ended" : "does not exist");
+        }
+        Meeting *m = &w->meeting[__builtin_ctz(mask)];
+        if (!m->here) {
+                m->mask = mask;
+                m->what = what;
+        } else if (m->mask != mask || m->what != what) {
+                Thread *o = w->lane[__builtin_ctz(m->here)];
+                fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d with mask %08x",
+                     t->number, what, file_name(file), line, mask, o->number, o->what, file_name(o->file), o->line,
+                     o->mask);
+        }
+        t->what = what;
+        t->file = file;
+        t->line = line;
+        t->mask = mask;
+        t->operands = operands;
+        m->here |= 1u << t->lane;
+        if (m->here != mask) {
+                wait_in(t, AT_MEETING);
+                return;
+        }
+        m->here = 0;
+        if (all)
+                all(w, mask);
+        for (unsigned rest = mask & ~(1u << t->lane); rest; rest &= rest - 1)
+                wake(w->lane[__builtin_ctz(rest)]);
+}
+
+/* Barrier `id` of `expected` threads; adds `value` to its sum and returns the
+ * total of all who came.  Barrier 0 is __syncthreads: all threads, one place. */
+inline int barrier(const char *what, int id, int expected, bool waits, int value, const char *file, int line)
+{
+        Thread *t = self();
+        Block *b = t->block;
+        if (id < 0 || id > 15 || expected < 1 || expected > b->n)
+                fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in a block of %d", t->number,
+                     what, file_name(file), line, id, expected, b->n);
+        Barrier *r = &b->barrier[id];
+        if (id == 0 && b->ended) {
+                int o = 0;
+                while (b->thread[o].state != ENDED)
+                        o++;
+                fail("divergent barrier: thread %d calls %s at %s:%d, but thread %d has ended", t->number, what,
+                     file_name(file), line, o);
+        }
+        if (!r->arrived) {
+                r->expected = expected;
+                r->file = file;
+                r->line = line;
+                r->sum = 0;
+        } else if (r->expected != expected) {
+                fail("thread %d calls %s at %s:%d for %d threads, others at %s:%d for %d", t->number, what,
+                     file_name(file), line, expected, file_name(r->file), r->line, r->expected);
+        } else if (id == 0 && (r->line != line || strcmp(r->file, file))) {
+                fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d", t->number, what,
+                     file_name(file), line, file_name(r->file), r->line);
+        }
+        r->sum += value;
+        if (++r->arrived < expected) {
+                if (waits) {
+                        t->what = what;
+                        t->file = file;
+                        t->line = line;
+                        t->barrier = id;
+                        wait_in(t, AT_BARRIER);
+                }
+                return r->result;
+        }
+        r->arrived = 0;
+        r->result = r->sum;
+        for (int i = 0; i < b->n; i++)
+                if (b->thread[i].state == AT_BARRIER && b->thread[i].barrier == id)
+                        wake(&b->thread[i]);
+        return r->result;
+}
+
+/* ---- asynchronous copies ----------------------------------------------- */
+
+/* Deliver, oldest first, all groups but the `left` latest. */
+inline void copies_deliver(Thread *t, int left)
+{
+        size_t i = 0;
+        for (; i < t->copies.size() && t->copies[i].group < t->group - left; i++) {
+                const Copy *c = &t->copies[i];
+                if (c->valid)
+                        memcpy(c->to, c->from, c->bytes);
+                else
+                        memset(c->to, 0, c->bytes);
+        }
+        if (i)
+                t->copies.erase(t->copies.begin(), t->copies.begin() + i);
+}
+
+/* Fail unless p is an aligned address of n bytes in this block's shared memory. */
+inline void check_smem(const char *what, const void *p, int n)
+{
+        Thread *t = self();
+        Block *b = t->block;
+        uintptr_t at = (uintptr_t)p - (uintptr_t)b->smem;
+        if (at > b->smem_size || n > (int64_t)(b->smem_size - at))
+                fail("thread %d: %s at byte %lld of %zu bytes of shared memory", t->number, what, (long long)at,
+                     b->smem_size);
+        if (at % n)
+                fail("thread %d: %s at byte %zu of shared memory, not a multiple of %d", t->number, what,
+                     (size_t)at, n);
+}
+
+/* ---- running ----------------------------------------------------------- */
+
+inline void thread_end(Thread *t)
+{
+        Block *b = t->block;
+        Warp *w = t->warp;
+        if (!t->copies.empty())
+                fail("thread %d ends with %zu asynchronous copies not waited for", t->number, t->copies.size());
+        for (unsigned i = 0; i < 32; i++)
+                if (w->meeting[i].here && w->meeting[i].mask >> t->lane & 1) {
+                        Thread *o = w->lane[__builtin_ctz(w->meeting[i].here)];
+                        fail("thread %d ends while thread %d waits for it in %s at %s:%d", t->number, o->number,
+                             o->what, file_name(o->file), o->line);
+                }
+        if (b->barrier[0].arrived)
+                fail("divergent barrier: thread %d ends while others wait at %s:%d", t->number,
+                     file_name(b->barrier[0].file), b->barrier[0].line);
+        t->state = ENDED;
+        w->ready &= ~(1u << t->lane);
+        w->ended |= 1u << t->lane;
+        b->ended++;
+}
+
+inline void kernel_call(const Kernel *k, void **args);
+
+inline void thread_main()
+{
+        Thread *t = self();
+        fiber_entered(&t->block->host);
+        kernel_call(t->block->kernel, t->block->args);
+        thread_end(t);
+        context_switch(&t->context, &t->block->host, true);
+        abort();
+}
+
+/* The warp to run next; NULL when none can. */
+inline Warp *pick_warp(Block *b)
+{
+        int n = (b->n + 31) / 32, from = b->order > BACKWARD ? random_next(b) % n : 0;
+        for (int i = 0; i < n; i++) {
+                Warp *w = &b->warp[b->order == BACKWARD ? n - 1 - i : (from + i) % n];
+                if (w->ready)
+                        return w;
+        }
+        return 0;
+}
+
+inline void warp_pass(Block *b, Warp *w)
+{
+        unsigned first = 0, step = 1;
+        if (b->order == BACKWARD)
+                first = 31, step = 31;
+        else if (b->order > BACKWARD)
+                first = random_next(b), step = random_next(b) | 1;
+        for (unsigned i = 0; i < 32 && !b->failed; i++) {
+                unsigned l = (first + i * step) & 31;
+                if (w->ready >> l & 1) {
+                        tgc_emulate_self = w->lane[l];
+                        context_switch(&b->host, &w->lane[l]->context, false);
+                }
+        }
+}
+
+/* Nobody can go on: say who waits where, the first few places. */
+inline void fail_stuck(Block *b)
+{
+        char text[480];
+        size_t len = 0;
+        const Thread *shown[4];
+        int n_shown = 0;
+        for (int i = 0; i < b->n && n_shown < 4; i++) {
+                const Thread *t = &b->thread[i];
+                bool seen = t->state == ENDED;
+                for (int j = 0; j < n_shown; j++)
+                        seen |= shown[j]->what == t->what && shown[j]->line == t->line;
+                if (seen)
+                        continue;
+                shown[n_shown++] = t;
+                int k = snprintf(text + len, sizeof text - len, "%s thread %d in %s at %s:%d", len ? "," : "", i,
+                                 t->what, file_name(t->file), t->line);
+                len = len + k < sizeof text ? len + k : sizeof text - 1;
+        }
+        block_fail(b, "nobody can go on: %d of %d threads have ended; waiting:%s", b->ended, b->n, text);
+}
+
+/* Run one block to its end or its first failure (b->failed, b->message).  The
+ * caller has set kernel, name, args, idx, dim, grid, n, thread (contexts with
+ * stacks from stacks_map), smem, smem_size and order. */
+inline void block_run(Block *b, char *stacks)
+{
+        b->ended = 0;
+        b->failed = false;
+        memset(b->warp, 0, sizeof b->warp);
+        memset(b->barrier, 0, sizeof b->barrier);
+        b->random = ((uint64_t)b->order << 32 | b->idx.x) * 0x9e3779b97f4a7c15u | 1;
+        memset(b->smem, 0xff, b->smem_size);
+        for (int i = 0; i < b->n; i++) {
+                Thread *t = &b->thread[i];
+                t->idx = { (unsigned)i, 0, 0 };
+                t->number = i;
+                t->lane = i & 31;
+                t->block = b;
+                t->warp = &b->warp[i >> 5];
+                t->warp->lane[t->lane] = t;
+                t->warp->exists |= 1u << t->lane;
+                t->copies.clear();
+                t->group = t->spins = 0;
+                wake(t);
+                fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, thread_main);
+        }
+        for (Warp *w; !b->failed && (w = pick_warp(b)); )
+                warp_pass(b, w);
+        if (!b->failed && b->ended < b->n)
+                fail_stuck(b);
+        for (int i = 1; i < 16; i++)
+                if (!b->failed && b->barrier[i].arrived)
+                        block_fail(b, "ends with %d of %d arrivals at named barrier %d", b->barrier[i].arrived,
+                                   b->barrier[i].expected, i);
+}
+
+} // namespace emu
+
+#define threadIdx (emu::self()->idx)
+#define blockIdx  (emu::self()->block->idx)
+#define blockDim  (emu::self()->block->dim)
+#define gridDim   (emu::self()->block->grid)
+
+#endif

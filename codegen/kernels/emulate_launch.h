@@ -1,0 +1,221 @@
+/* emulate_launch.h: the unit's entry points, and the one function the object exports. */
+#ifndef TGC_EMULATE_LAUNCH_H
+#define TGC_EMULATE_LAUNCH_H
+
+#include <climits>
+#include <utility>
+
+#define TGC_SMEM(name)              char *name = emu::self()->block->smem
+#define TGC_KERNEL(name, n_params)  static emu::Entry<n_params> emu_entry_##name(#name, name);
+
+EMU_NAMESPACE {
+
+/* Every parameter of a kernel is a pointer. */
+struct Kernel {
+        const char *name;
+        int n_params;
+        void (*fn)();
+        void (*call)(void (*fn)(), void **args);
+        Kernel *next;
+};
+
+inline Kernel *kernels;                 /* of all units of the object */
+
+template <class... P, size_t... I>
+inline void call_with(void (*fn)(P...), void **args, std::index_sequence<I...>) { fn((P)args[I]...); }
+
+template <class... P>
+inline void call_typed(void (*fn)(), void **args)
+{
+        call_with((void (*)(P...))fn, args, std::index_sequence_for<P...>());
+}
+
+template <int N> struct Entry : Kernel {
+        template <class... P> Entry(const char *id, void (*f)(P...))
+        {
+                static_assert(sizeof...(P) == N, "TGC_KERNEL's number of parameters is not the kernel's");
+                name = id;
+                n_params = N;
+                fn = (void (*)())f;
+                call = call_typed<P...>;
+                next = kernels;
+                kernels = this;
+        }
+};
+
+inline void kernel_call(const Kernel *k, void **args) { k->call(k->fn, args); }
+
+enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256 };
+
+/* What one host thread needs to run blocks; kept between launches. */
+struct Worker {
+        Block block;
+        std::vector<Thread> thread;
+        char *stacks, *smem;            /* MAX_THREADS stacks; MAX_SMEM + GUARD bytes */
+        Worker *next;
+};
+
+inline Worker *idle_workers;
+inline int     workers_lock;
+
+struct WorkersLock {
+        WorkersLock()  { while (__atomic_exchange_n(&workers_lock, 1, __ATOMIC_ACQUIRE)) { } }
+        ~WorkersLock() { __atomic_store_n(&workers_lock, 0, __ATOMIC_RELEASE); }
+};
+
+inline Worker *worker_get()
+{
+        {
+                WorkersLock lock;
+                if (Worker *w = idle_workers) {
+                        idle_workers = w->next;
+                        return w;
+                }
+        }
+        char *stacks = stacks_map(MAX_THREADS);
+        if (!stacks)
+                return 0;
+        Worker *w = new Worker();
+        w->stacks = stacks;
+        w->thread.resize(MAX_THREADS);
+        w->smem = (char *)aligned_alloc(1024, (MAX_SMEM + GUARD + 1023) / 1024 * 1024);
+        return w;
+}
+
+inline void worker_put(Worker *w)
+{
+        WorkersLock lock;
+        w->next = idle_workers;
+        idle_workers = w;
+}
+
+inline void workers_free()
+{
+        while (Worker *w = idle_workers) {
+                idle_workers = w->next;
+                stacks_unmap(w->stacks, MAX_THREADS);
+                free(w->smem);
+                delete w;
+        }
+}
+struct WorkersEnd { ~WorkersEnd() { workers_free(); } };
+inline WorkersEnd workers_end;
+
+/* TGC_EMULATE_ORDER: forward (or unset), backward, or the number of a random order. */
+inline unsigned order_from_environment()
+{
+        const char *s = getenv("TGC_EMULATE_ORDER");
+        if (!s || !*s || !strcmp(s, "forward"))
+                return FORWARD;
+        if (!strcmp(s, "backward"))
+                return BACKWARD;
+        return (unsigned)strtoul(s, 0, 10) + 2;
+}
+
+/* The block that runs i-th: forward, backward, or a random rotation with a
+ * stride that has no factor in common with n. */
+inline unsigned block_number(unsigned order, unsigned i, unsigned n)
+{
+        if (order == FORWARD)
+                return i;
+        if (order == BACKWARD)
+                return n - 1 - i;
+        uint64_t stride = order * 0x9e3779b1u % n;
+        for (uint64_t a = 0; a != 1; stride += a != 1) {        /* until gcd(stride, n) is 1 */
+                a = stride % n ? stride : stride + 1;
+                stride = a;
+                for (uint64_t b = n, r; b; b = r)
+                        r = a % b, a = b;
+        }
+        return (unsigned)((order + i * (stride % n)) % n);
+}
+
+/* Bytes after the block's shared memory that it must not touch. */
+inline void guard_set(Worker *w, size_t size)
+{
+        memset(w->smem + size, 0xa5, GUARD);
+#ifdef EMU_ASAN
+        ASAN_POISON_MEMORY_REGION(w->smem + size, GUARD);
+#endif
+}
+
+inline bool guard_kept(Worker *w, size_t size)
+{
+#ifdef EMU_ASAN
+        ASAN_UNPOISON_MEMORY_REGION(w->smem + size, GUARD);
+#endif
+        for (int i = 0; i < GUARD; i++)
+                if ((unsigned char)w->smem[size + i] != 0xa5)
+                        return false;
+        return true;
+}
+
+inline void worker_run(Worker *w, const Kernel *k, unsigned number, unsigned grid, unsigned n, unsigned smem,
+                       void **args, unsigned order)
+{
+        Block *b = &w->block;
+        b->kernel = k;
+        b->name = k->name;
+        b->args = args;
+        b->idx = { number, 0, 0 };
+        b->dim = { n, 1, 1 };
+        b->grid = { grid, 1, 1 };
+        b->n = (int)n;
+        b->thread = w->thread.data();
+        b->smem = w->smem;
+        b->smem_size = smem;
+        b->order = order;
+        guard_set(w, smem);
+        block_run(b, w->stacks);
+        if (!guard_kept(w, smem))
+                block_fail(b, "writes past its %u bytes of shared memory", smem);
+}
+
+} // namespace emu
+
+/* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
+ * dynamic shared memory.  args[i] is the i-th pointer the kernel gets.  Returns 0,
+ * or 1 with a message in err.  After a failure memory holds whatever the blocks
+ * wrote until then. */
+extern "C" __attribute__((weak, visibility("default")))
+int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsigned smem,
+                       void **args, int n_args, char *err, int err_cap)
+{
+        emu::Kernel *k = emu::kernels;
+        while (k && strcmp(k->name, kernel))
+                k = k->next;
+        if (!k) {
+                snprintf(err, err_cap, "%s: no such kernel", kernel);
+                return 1;
+        }
+        if (k->n_params != n_args) {
+                snprintf(err, err_cap, "%s: takes %d pointers, was given %d", kernel, k->n_params, n_args);
+                return 1;
+        }
+        if (grid < 1 || grid > INT_MAX || block < 1 || block > emu::MAX_THREADS || smem > emu::MAX_SMEM) {
+                snprintf(err, err_cap, "%s: no GPU takes %u blocks of %u threads with %u bytes of shared memory",
+                         kernel, grid, block, smem);
+                return 1;
+        }
+        unsigned order = emu::order_from_environment(), failed = UINT_MAX;
+#pragma omp parallel for schedule(dynamic) if (grid > 1)
+        for (unsigned i = 0; i < grid; i++) {
+                if (__atomic_load_n(&failed, __ATOMIC_RELAXED) != UINT_MAX)
+                        continue;
+                emu::Worker *w = emu::worker_get();
+                if (w)
+                        emu::worker_run(w, k, emu::block_number(order, i, grid), grid, block, smem, args, order);
+                if (!w || w->block.failed) {
+#pragma omp critical (tgc_emulate)
+                        if (i < failed) {       /* the same block is named whatever the number of host threads */
+                                failed = i;
+                                snprintf(err, err_cap, "%s", w ? w->block.message : "out of memory for stacks");
+                        }
+                }
+                if (w)
+                        emu::worker_put(w);
+        }
+        return failed != UINT_MAX;
+}
+
+#endif

@@ -1,0 +1,205 @@
+/* emulate_ptx.h: the portable part of ptx.cuh for the emulator, name by name.
+ *
+ * The collectives gather their operands from the 32 lanes into plain matrices by
+ * the layouts that ptx.cuh's opening comment draws, compute, and hand back. */
+#ifndef TGC_EMULATE_PTX_H
+#define TGC_EMULATE_PTX_H
+
+/* ---- matrices ---------------------------------------------------------- */
+
+EMU_NAMESPACE {
+
+struct MatrixLoad { unsigned *r; const void *row; };
+
+template <int N, bool TRANS> inline void ldmatrix_all(Warp *w, unsigned)
+{
+        for (int m = 0; m < N; m++) {
+                const uint16_t *row[8];
+                for (int i = 0; i < 8; i++)
+                        row[i] = (const uint16_t *)((MatrixLoad *)w->lane[8 * m + i]->operands)->row;
+                for (int l = 0; l < 32; l++) {
+                        int g = l / 4, c = l % 4 * 2;
+                        unsigned lo = TRANS ? row[c][g] : row[g][c], hi = TRANS ? row[c + 1][g] : row[g][c + 1];
+                        ((MatrixLoad *)w->lane[l]->operands)->r[m] = hi << 16 | lo;
+                }
+        }
+}
+
+template <int N, bool TRANS> inline void ldmatrix(unsigned *r, const void *smem, const char *file, int line)
+{
+        MatrixLoad m = { r, smem };
+        if (self()->lane < 8 * N)
+                check_smem("ldmatrix", smem, 16);
+        meet(TRANS ? "ldmatrix_trans" : "ldmatrix", 0xffffffffu, &m, ldmatrix_all<N, TRANS>, file, line);
+}
+
+struct Product { float *d; const unsigned *a, *b; };
+
+/* Element e of lane l's word j of a fragment, as float: two 16-bit values a word ... */
+inline float half_of(unsigned w, int e, bf16) { return emu_from_bf16((unsigned short)(w >> 16 * e)); }
+inline float half_of(unsigned w, int e, f16)  { return emu_from_f16((unsigned short)(w >> 16 * e)); }
+
+/* D (16,8) += A (16,K) B (K,8), k ascending. */
+template <int K> inline void product_all(Warp *w, const float (&a)[16][K], const float (&b)[K][8])
+{
+        float d[16][8];
+        for (int l = 0; l < 32; l++)
+                for (int i = 0; i < 4; i++)
+                        d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2] = ((Product *)w->lane[l]->operands)->d[i];
+        for (int i = 0; i < 16; i++)
+                for (int k = 0; k < K; k++)
+                        for (int j = 0; j < 8; j++)
+                                d[i][j] += a[i][k] * b[k][j];
+        for (int l = 0; l < 32; l++)
+                for (int i = 0; i < 4; i++)
+                        ((Product *)w->lane[l]->operands)->d[i] = d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
+}
+
+template <class T> inline void mma_16816_all(Warp *w, unsigned)
+{
+        float a[16][16], b[16][8];
+        for (int l = 0; l < 32; l++) {
+                const Product *p = (const Product *)w->lane[l]->operands;
+                int g = l / 4, t = l % 4;
+                for (int e = 0; e < 2; e++) {
+                        for (int i = 0; i < 4; i++)
+                                a[g + i % 2 * 8][2 * t + i / 2 * 8 + e] = half_of(p->a[i], e, T());
+                        for (int i = 0; i < 2; i++)
+                                b[2 * t + i * 8 + e][g] = half_of(p->b[i], e, T());
+                }
+        }
+        product_all(w, a, b);
+}
+
+/* ... or one tf32, of whose mantissa the low 13 bits do not count. */
+inline void mma_1688_tf32_all(Warp *w, unsigned)
+{
+        float a[16][8], b[8][8];
+        for (int l = 0; l < 32; l++) {
+                const Product *p = (const Product *)w->lane[l]->operands;
+                int g = l / 4, t = l % 4;
+                for (int i = 0; i < 4; i++)
+                        a[g + i % 2 * 8][t + i / 2 * 4] = __uint_as_float(p->a[i] & ~0x1fffu);
+                for (int i = 0; i < 2; i++)
+                        b[t + i * 4][g] = __uint_as_float(p->b[i] & ~0x1fffu);
+        }
+        product_all(w, a, b);
+}
+
+inline void mma(const char *what, float *d, const unsigned *a, const unsigned *b, void (*all)(Warp *, unsigned),
+                const char *file, int line)
+{
+        Product p = { d, a, b };
+        meet(what, 0xffffffffu, &p, all, file, line);
+}
+
+inline void cp_async(void *smem, const void *gmem, int bytes, bool valid)
+{
+        Thread *t = self();
+        check_smem("cp_async", smem, bytes);
+        if (valid && (uintptr_t)gmem % bytes)
+                fail("thread %d: cp_async of %d bytes from address %p", t->number, bytes, gmem);
+        memset(smem, 0xff, bytes);
+        t->copies.push_back({ (char *)smem, (const char *)gmem, bytes, valid, t->group });
+}
+
+inline float flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.f, x) : x; }
+
+} // namespace emu
+
+TGC_DEV void ldmatrix_x4(unsigned (&r)[4], const void *smem, EMU_SITE)
+{
+        emu::ldmatrix<4, false>(r, smem, file, line);
+}
+
+TGC_DEV void ldmatrix_x4_trans(unsigned (&r)[4], const void *smem, EMU_SITE)
+{
+        emu::ldmatrix<4, true>(r, smem, file, line);
+}
+
+TGC_DEV void ldmatrix_x2(unsigned (&r)[2], const void *smem, EMU_SITE)
+{
+        emu::ldmatrix<2, false>(r, smem, file, line);
+}
+
+TGC_DEV void ldmatrix_x2_trans(unsigned (&r)[2], const void *smem, EMU_SITE)
+{
+        emu::ldmatrix<2, true>(r, smem, file, line);
+}
+
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16, EMU_SITE)
+{
+        emu::mma("mma_16816<bf16>", d, a, b, emu::mma_16816_all<bf16>, file, line);
+}
+
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16, EMU_SITE)
+{
+        emu::mma("mma_16816<f16>", d, a, b, emu::mma_16816_all<f16>, file, line);
+}
+
+TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE)
+{
+        emu::mma("mma_1688_tf32", d, a, b, emu::mma_1688_tf32_all, file, line);
+}
+
+/* Ties away from zero; infinities and NaNs stay. */
+TGC_DEV unsigned to_tf32(float x)
+{
+        unsigned u = __float_as_uint(x);
+        return (u & 0x7f800000) == 0x7f800000 ? u & ~0x1fffu : (u + 0x1000) & ~0x1fffu;
+}
+
+/* ---- asynchronous copies ----------------------------------------------- */
+
+TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true) { emu::cp_async(smem, gmem, 16, valid); }
+TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)  { emu::cp_async(smem, gmem, 8, valid); }
+TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)  { emu::cp_async(smem, gmem, 4, valid); }
+TGC_DEV void cp_async_commit() { emu::self()->group++; }
+template <int N> TGC_DEV void cp_async_wait() { emu::copies_deliver(emu::self(), N); }
+
+/* ---- packing ----------------------------------------------------------- */
+
+TGC_DEV unsigned pack2_as(float lo, float hi, bf16) { return (unsigned)emu_to_bf16(hi) << 16 | emu_to_bf16(lo); }
+TGC_DEV unsigned pack2_as(float lo, float hi, f16)  { return (unsigned)emu_to_f16(hi) << 16 | emu_to_f16(lo); }
+TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, bf16)
+{
+        lo = emu::half_of(w, 0, bf16());
+        hi = emu::half_of(w, 1, bf16());
+}
+TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
+{
+        lo = emu::half_of(w, 0, f16());
+        hi = emu::half_of(w, 1, f16());
+}
+
+/* ---- arithmetic -------------------------------------------------------- */
+
+TGC_DEV float fast_exp2(float x)  { return emu::flush(exp2f(emu::flush(x))); }
+TGC_DEV float fast_rcp(float x)   { return emu::flush(1.f / emu::flush(x)); }
+TGC_DEV float fast_rsqrt(float x) { return 1.f / sqrtf(emu::flush(x)); }
+TGC_DEV float fast_log2(float x)  { return log2f(emu::flush(x)); }
+TGC_DEV float fast_tanh(float x)  { return tanhf(x); }
+
+/* ---- global memory ----------------------------------------------------- */
+
+template <class C> TGC_DEV C load_nc(const C *p) { return *p; }
+TGC_DEV uint4 load_streaming(const uint4 *p) { return *p; }
+template <class C> TGC_DEV void st_streaming(C *p, C v) { *p = v; }
+TGC_DEV void prefetch_l2(const void *) { }
+
+/* Lets the block's other threads run first, for this is what a spin calls. */
+TGC_DEV int load_acquire(const int *p)
+{
+        emu::yield();
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+TGC_DEV void add_release(int *p, int v) { __atomic_fetch_add(p, v, __ATOMIC_RELEASE); }
+
+/* ---- barriers and launches --------------------------------------------- */
+
+TGC_DEV void bar_sync(int id, int n, EMU_SITE)   { emu::barrier("bar_sync", id, n, true, 0, file, line); }
+TGC_DEV void bar_arrive(int id, int n, EMU_SITE) { emu::barrier("bar_arrive", id, n, false, 0, file, line); }
+TGC_DEV void pdl_wait() { }
+TGC_DEV void pdl_launch() { }
+
+#endif

@@ -492,7 +492,8 @@ static void put_tensor(Text *t, const CkTensor *x, uint64_t begin, uint64_t end)
 
         put_string(t, x->name);
         snprintf(buf, sizeof buf, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}",
-                 ck_dtype_name(x->dtype), ck_shape_text(dims, sizeof dims, x->rank, x->dim), (unsigned long long)begin, (unsigned long long)end);
+                 ck_dtype_name(x->dtype), ck_shape_text(dims, sizeof dims, x->rank, x->dim),
+                 (unsigned long long)begin, (unsigned long long)end);
         puts_(t, buf);
 }
 

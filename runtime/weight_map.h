@@ -5,7 +5,7 @@
  *      # comment
  *      map  PARAM[target] = NAME || NAME2: 768x768 | transform | transform ...
  *      map? PARAM = NAME                       optional: the tensor may be absent
- *      ignore GLOB                             a tensor that may go unused (fnmatch)
+ *      ignore GLOB                             tensors that may go unused; * and ? as in file names
  *
  * NAME2... are fallbacks, tried in order; export writes the first name.  The
  * shape after the colon is the checkpoint's ("scalar" for rank 0): checked on
@@ -56,7 +56,8 @@ typedef struct WeightParam {
  * parameter i, one parameter at a time: begin may put its host memory into
  * *data (import: to be filled; export: filled), end takes it back.  That lets
  * weights on a device pass through one buffer.  When begin succeeded end is
- * called, with ok false where the work between failed. */
+ * called, with ok false where the work between failed.  Import visits a parameter
+ * once, export once for every tensor that it gives a part to. */
 typedef struct WeightSet {
         int n;
         const WeightParam *param;

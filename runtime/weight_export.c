@@ -1,0 +1,215 @@
+/* weight_export.c: a checkpoint from parameters, one tensor at a time. */
+#include "weight_map_internal.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Piece { const Entry *entry; int param; Box box; } Piece;         /* of one tensor of the file */
+
+static int by_tensor(const void *a, const void *b)
+{
+        const Piece *x = a, *y = b;
+        int c = strcmp(x->entry->name[0], y->entry->name[0]);
+        return c ? c : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* The tensor's shape: stated, or the target's where only order changes. */
+static bool source_shape(const Entry *n, const WeightParam *p, Shape *s)
+{
+        Box b;
+
+        if (n->rank >= 0) {
+                *s = wm_shape(n->rank, n->dim);
+                return true;
+        }
+        if (wm_box(n, p, &b))
+                return false;
+        *s = b.shape;
+        for (int i = 0; i < n->n_steps; i++) {
+                const Step *st = &n->step[i];
+                if (st->op != STEP_ROPE && st->op != STEP_SCALE && (st->op != STEP_T || wm_step_shape(st, s)))
+                        return false;
+        }
+        return true;
+}
+
+static int out_dtype(const WeightParam *p, int dtype)
+{
+        return ck_dtype_is_float(p->dtype) ? dtype : p->dtype;
+}
+
+/* Fill piece[] sorted by tensor, and one CkTensor with its number of pieces per tensor. */
+static int plan_export(const WeightMap *m, const WeightSet *set, const Name *index, int dtype,
+                       Piece *piece, CkTensor *tensor, int *first, int *n_tensors, Err *e)
+{
+        int n = 0, k = 0;
+
+        for (const Entry *x = m->entry; x < m->entry + m->n; x++) {
+                int i = wm_find_param(index, set->n, x->param);
+                if (i >= 0)
+                        piece[n++] = (Piece){ .entry = x, .param = i };
+                else if (!x->optional)
+                        return err_set(e, TGC_BAD_FILE, "%s:%d: error: the model has no parameter %.200s", m->name,
+                                       x->line, x->param);
+        }
+        qsort(piece, (size_t)n, sizeof *piece, by_tensor);
+        for (int i = 0; i < n; i++) {
+                const Entry *x = piece[i].entry;
+                const WeightParam *p = &set->param[piece[i].param];
+                CkTensor t = { .name = x->name[0], .dtype = out_dtype(p, dtype) };
+                Shape s;
+                int rc;
+
+                if (!source_shape(x, p, &s))
+                        return err_set(e, TGC_FAIL, "%s:%d: error: export needs the shape of tensor %.200s: "
+                                       "write `%.200s: d0xd1`", m->name, x->line, t.name, t.name);
+                rc = wm_check_entry(m, x, p, t.name, s, &piece[i].box, e);
+                if (rc)
+                        return rc;
+                if (!ck_can_convert(t.dtype, p->dtype, 1 / wm_entry_scale(x)))
+                        return err_set(e, TGC_FAIL, "%s:%d: error: parameter %.200s is %s, which cannot become %s",
+                                       m->name, x->line, p->name, ck_dtype_name(p->dtype), ck_dtype_name(t.dtype));
+                t.rank = s.rank;
+                memcpy(t.dim, s.dim, sizeof t.dim);
+                t.bytes = (size_t)wm_count(&s) * ck_dtype_size(t.dtype);
+                if (k && !strcmp(tensor[k - 1].name, t.name)) {
+                        Shape had = wm_shape(tensor[k - 1].rank, tensor[k - 1].dim);
+                        if (!wm_same_shape(&had, &s) || tensor[k - 1].dtype != t.dtype)
+                                return err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s has another shape or type here "
+                                               "than on line %d", m->name, x->line, t.name, piece[i - 1].entry->line);
+                } else {
+                        first[k] = i;
+                        tensor[k++] = t;
+                }
+        }
+        first[k] = n;
+        *n_tensors = k;
+        return TGC_OK;
+}
+
+static uint64_t index_at(const Array *a, int64_t i)
+{
+        uint64_t v = 0;
+        uint32_t w;
+
+        if (!a->p)
+                return (uint64_t)(a->base + i);
+        if (a->size == 8) {
+                memcpy(&v, a->p + (size_t)i * 8, 8);
+                return v;
+        }
+        memcpy(&w, a->p + (size_t)i * 4, 4);
+        return w;
+}
+
+/* Put one piece's elements where they belong in out; cover[i] is set for
+ * elements that have their value. */
+static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p, void *data, const CkTensor *t,
+                        unsigned char *out, unsigned char *cover, Err *e)
+{
+        size_t size = ck_dtype_size(t->dtype);
+        int64_t total = (int64_t)(t->bytes / size);
+        Array a = { .shape = wm_shape(t->rank, t->dim), .size = total > UINT32_MAX ? 8 : 4 };
+        double scale = 1 / wm_entry_scale(x->entry);
+        unsigned char *flat = 0;
+        int rc = TGC_OK;
+
+        if (!wm_array_run(&a, x->entry))
+                goto no_memory;
+        if (!a.p && !memchr(cover + a.base, 1, (size_t)x->box.count)) {         /* in order and first: straight in */
+                wm_box_move(&x->box, data, p->dtype, out + (size_t)a.base * size, t->dtype, false, scale);
+                memset(cover + a.base, 1, (size_t)x->box.count);
+                goto done;
+        }
+        flat = malloc((size_t)x->box.count * size);
+        if (!flat)
+                goto no_memory;
+        wm_box_move(&x->box, data, p->dtype, flat, t->dtype, false, scale);
+        for (int64_t i = 0; i < x->box.count; i++) {
+                uint64_t at = index_at(&a, i);
+
+                if (cover[at] && memcmp(out + at * size, flat + (size_t)i * size, size)) {
+                        rc = err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s gets two different values for element "
+                                     "%llu, one from parameter %.200s", m->name, x->entry->line, t->name,
+                                     (unsigned long long)at, p->name);
+                        goto done;
+                }
+                memcpy(out + at * size, flat + (size_t)i * size, size);
+                cover[at] = 1;
+        }
+        goto done;
+no_memory:
+        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s", m->name, t->name);
+done:
+        free(flat);
+        free(a.own);
+        return rc;
+}
+
+static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *piece, int n, const CkTensor *t,
+                         SafetensorsOut *o, Err *e)
+{
+        size_t total = t->bytes / ck_dtype_size(t->dtype);
+        unsigned char *out = malloc(t->bytes), *cover = calloc(total, 1), *hole;
+        int rc = TGC_OK;
+
+        if (!out || !cover)
+                rc = err_set(e, TGC_NO_MEMORY, "%s: no memory for tensor %.200s", m->name, t->name);
+        for (; n && !rc; n--, piece++) {
+                const WeightParam *p = &set->param[piece->param];
+                void *data = p->data;
+
+                if (set->begin && (rc = set->begin(set->ctx, piece->param, &data, e)))
+                        break;
+                rc = data ? export_piece(m, piece, p, data, t, out, cover, e)
+                          : err_set(e, TGC_FAIL, "%s: parameter %.200s has no values", m->name, p->name);
+                if (set->end) {
+                        int rc2 = set->end(set->ctx, piece->param, !rc, rc ? 0 : e);
+                        rc = rc ? rc : rc2;
+                }
+        }
+        if (!rc && (hole = memchr(cover, 0, total)))
+                rc = err_set(e, TGC_FAIL, "%s: element %zu of tensor %.200s comes from no parameter", m->name,
+                             (size_t)(hole - cover), t->name);
+        if (!rc)
+                rc = safetensors_out_write(o, out, t->bytes, e);
+        free(out);
+        free(cover);
+        return rc;
+}
+
+int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const char *path,
+                      const StMeta *meta, int n_meta, Err *e)
+{
+        Piece *piece = malloc(((size_t)m->n + 1) * sizeof *piece);
+        CkTensor *tensor = malloc(((size_t)m->n + 1) * sizeof *tensor);
+        int *first = malloc(((size_t)m->n + 1) * sizeof *first);
+        SafetensorsOut *o = 0;
+        Name *index = 0;
+        int n = 0, rc;
+
+        if (!piece || !tensor || !first)
+                rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
+        else if (!ck_dtype_is_float(dtype))
+                rc = err_set(e, TGC_FAIL, "%s: weights are exported as floating types, not %s", m->name,
+                             ck_dtype_name(dtype));
+        else
+                rc = wm_index_params(m, set, &index, e);
+        if (!rc)
+                rc = plan_export(m, set, index, dtype, piece, tensor, first, &n, e);
+        if (!rc)
+                rc = safetensors_out_open(&o, path, tensor, n, meta, n_meta, e);
+        for (int i = 0; i < n && !rc; i++) {
+                int k = safetensors_out_order(o)[i];
+                rc = export_tensor(m, set, piece + first[k], first[k + 1] - first[k], &tensor[k], o, e);
+        }
+        if (!rc) {
+                rc = safetensors_out_commit(o, e);
+                o = 0;
+        }
+        safetensors_out_abort(o);
+        free(index);
+        free(first);
+        free(tensor);
+        free(piece);
+        return rc;
+}

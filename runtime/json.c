@@ -6,7 +6,7 @@
 #include "file.h"
 
 /* Well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, at most U+10FFFF. */
-bool utf8_valid(const char *text, size_t n)
+bool json_utf8_ok(const char *text, size_t n)
 {
         const unsigned char *s = (const unsigned char *)text, *end = s + n;
 
@@ -100,7 +100,7 @@ int json_parse(cJSON **out, const char *text, size_t size, const char *name, Err
         int rc;
 
         *out = 0;
-        if (!utf8_valid(text, size))
+        if (!json_utf8_ok(text, size))
                 return err_set(e, TGC_BAD_FILE, "%s: not UTF-8", name);
         nul = find_nul(text, all);
         if (nul)

@@ -23,6 +23,6 @@ int json_get_num(const cJSON *o, const char *key, double *out, const char *name,
 int json_get_bool(const cJSON *o, const char *key, bool *out, const char *name, Err *e);
 int json_get_object(const cJSON *o, const char *key, const cJSON **out, const char *name, Err *e);
 
-bool utf8_valid(const char *s, size_t n);
+bool json_utf8_ok(const char *s, size_t n);
 
 #endif

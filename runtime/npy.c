@@ -94,7 +94,8 @@ static int parse_header(Npy *a, Reader r, const char *path, Err *e)
                 return err_set(e, TGC_BAD_FILE, "%s: the .npy header is damaged", path);
         a->dtype = !strcmp(type, "<i8") ? CK_I64 : !strcmp(type, "<f4") ? CK_F32 : -1;
         if (a->dtype < 0)
-                return err_set(e, TGC_BAD_FILE, "%s: elements are %s; int64 (<i8) or float32 (<f4) is wanted", path, type);
+                return err_set(e, TGC_BAD_FILE, "%s: elements are %s; int64 (<i8) or float32 (<f4) is wanted", path,
+                               type);
         return TGC_OK;
 }
 

@@ -406,7 +406,7 @@ int safetensors_parse(Safetensors *st, const void *data, size_t size, const char
                                (unsigned long long)(n > size - 8 ? size - 8 : SAFETENSORS_MAX_HEADER));
         if (n < 2 || text[8] != '{')
                 return err_set(e, TGC_BAD_FILE, "%s: the header does not begin with '{'", name);
-        if (!utf8_valid(text + 8, n))
+        if (!json_utf8_ok(text + 8, n))
                 return err_set(e, TGC_BAD_FILE, "%s: the header is not UTF-8", name);
         st->text = malloc(n);
         if (!st->text)
@@ -544,7 +544,7 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
                     || !ck_count(x->rank, x->dim, &count)
                     || __builtin_add_overflow(at, (uint64_t)count * ck_dtype_size(x->dtype), &end))
                         rc = err_set(e, TGC_FAIL, "%s: tensor %.200s cannot be written", o->path, x->name);
-                else if (!*x->name || !utf8_valid(x->name, strlen(x->name)) || !strcmp(x->name, "__metadata__"))
+                else if (!*x->name || !json_utf8_ok(x->name, strlen(x->name)) || !strcmp(x->name, "__metadata__"))
                         rc = err_set(e, TGC_FAIL, "%s: a tensor's name cannot be written", o->path);
                 else if (i && !strcmp(rank[i - 1].t->name, x->name))
                         rc = err_set(e, TGC_FAIL, "%s: tensor %.200s given twice", o->path, x->name);

@@ -74,8 +74,9 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
                 if (k && !strcmp(tensor[k - 1].name, t.name)) {
                         Shape had = wm_shape(tensor[k - 1].rank, tensor[k - 1].dim);
                         if (!wm_same_shape(&had, &s) || tensor[k - 1].dtype != t.dtype)
-                                return err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s has another shape or type here "
-                                               "than on line %d", m->name, x->line, t.name, piece[i - 1].entry->line);
+                                return err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s has another shape or type "
+                                               "than it has on line %d", m->name, x->line, t.name,
+                                               piece[i - 1].entry->line);
                 } else {
                         first[k] = i;
                         tensor[k++] = t;

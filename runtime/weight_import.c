@@ -53,7 +53,8 @@ static int mismatch(const WeightMap *m, const Entry *n, const WeightParam *p, co
         char has[96], target[96], before[96], after[96];
 
         return err_set(e, TGC_BAD_FILE, "%s:%d: error: %s: parameter %.200s is %s (target %s), "
-                       "tensor %.200s is %s (%s %s)", m->name, n->line, why, p->name, ck_shape_text(has, sizeof has, p->rank, p->dim),
+                       "tensor %.200s is %s (%s %s)", m->name, n->line, why, p->name,
+                       ck_shape_text(has, sizeof has, p->rank, p->dim),
                        ck_shape_text(target, sizeof target, b->shape.rank, b->shape.dim), source,
                        ck_shape_text(before, sizeof before, from->rank, from->dim),
                        n->n_steps ? "transformed" : "as it is", ck_shape_text(after, sizeof after, to->rank, to->dim));

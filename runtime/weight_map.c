@@ -167,13 +167,12 @@ static bool good_name(const char *s)
         return true;
 }
 
-static int parse_map(Line *l, Entry *n)
+/* What stands behind `map PARAM =`. */
+static int parse_map(Line *l, char *w, Entry *n)
 {
-        char *w = word(l), *bracket, *shape = 0;
+        char *bracket, *shape = 0;
         size_t k;
 
-        if (!w)
-                return fail(l, "map PARAM = NAME: the parameter is missing", 0);
         n->param = w;
         bracket = strchr(w, '[');
         if (bracket) {
@@ -183,9 +182,6 @@ static int parse_map(Line *l, Entry *n)
         }
         if (!good_name(n->param))
                 return fail(l, "not a parameter's name:", n->param);
-        w = word(l);
-        if (!w || strcmp(w, "="))
-                return fail(l, "expected '=' behind the parameter", 0);
         do {                                            /* NAME [|| NAME]... */
                 w = word(l);
                 if (!w)
@@ -219,21 +215,28 @@ static int parse_map(Line *l, Entry *n)
 static int parse_line(Line *l)
 {
         WeightMap *m = l->m;
-        char *w = word(l);
+        char *w = word(l), *relation;
 
         if (!w || *w == '#')
                 return TGC_OK;
-        if (!strcmp(w, "ignore")) {
-                w = word(l);
-                if (!w || word(l))
-                        return fail(l, "ignore wants one pattern", 0);
-                m->ignore[m->n_ignore++] = w;
-                return TGC_OK;
+        if (strcmp(w, "map"))
+                return fail(l, "a line begins with map, not", w);
+        w = word(l);
+        if (!w)
+                return fail(l, "map PARAM = NAME: the parameter is missing", 0);
+        relation = word(l);
+        if (!relation)
+                return fail(l, "expected '=' behind the parameter", 0);
+        if (!strcmp(relation, "=") || !strcmp(relation, "=?")) {
+                m->entry[m->n] = (Entry){ .line = l->number, .optional = relation[1] == '?', .rank = -1 };
+                return parse_map(l, w, &m->entry[m->n++]);
         }
-        if (strcmp(w, "map") && strcmp(w, "map?"))
-                return fail(l, "a line is map, map? or ignore; not", w);
-        m->entry[m->n] = (Entry){ .line = l->number, .optional = w[3] == '?', .rank = -1 };
-        return parse_map(l, &m->entry[m->n++]);
+        if (strcmp(w, "ignore"))
+                return fail(l, "expected '=' or '=?' behind the parameter, here is", relation);
+        if (word(l))
+                return fail(l, "map ignore wants one pattern", 0);
+        m->ignore[m->n_ignore++] = relation;
+        return TGC_OK;
 }
 
 int weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e)
@@ -305,7 +308,7 @@ static void print_double(FILE *f, double x)
 
 static void print_entry(FILE *f, const Entry *n)
 {
-        fprintf(f, "map%s %s", n->optional ? "?" : "", n->param);
+        fprintf(f, "map %s", n->param);
         for (int i = 0; i < n->n_ranges; i++) {
                 const Range *r = &n->range[i];
 
@@ -324,7 +327,7 @@ static void print_entry(FILE *f, const Entry *n)
                 }
         }
         for (int i = 0; i < n->n_names; i++)
-                fprintf(f, "%s%s", i ? " || " : " = ", n->name[i]);
+                fprintf(f, "%s%s", i ? " || " : n->optional ? " =? " : " = ", n->name[i]);
         for (int i = 0; i < n->rank; i++)
                 fprintf(f, "%s%lld", i ? "x" : ": ", (long long)n->dim[i]);
         if (n->rank == 0)
@@ -356,7 +359,7 @@ char *weight_map_print(const WeightMap *m)
         for (int i = 0; i < m->n; i++)
                 print_entry(f, &m->entry[i]);
         for (int i = 0; i < m->n_ignore; i++)
-                fprintf(f, "ignore %s\n", m->ignore[i]);
+                fprintf(f, "map ignore %s\n", m->ignore[i]);
         bad = ferror(f);
         if (fclose(f) || bad) {
                 free(text);

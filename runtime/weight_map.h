@@ -1,11 +1,12 @@
 /* weight_map.h: from a checkpoint's tensors to a model's parameters, and back.
  *
- * A map is text, one line each; parser and printer are inverses:
+ * A map is text, one line each; parser and printer are inverses.  All lines begin
+ * with `map`, so that they can stand in a plan's manifest as they are:
  *
  *      # comment
  *      map  PARAM[target] = NAME || NAME2: 768x768 | transform | transform ...
- *      map? PARAM = NAME                       optional: the tensor may be absent
- *      ignore GLOB                             tensors that may go unused; * and ? as in file names
+ *      map  PARAM =? NAME                      optional: the tensor may be absent
+ *      map  ignore GLOB                        tensors that may go unused; * and ? as in file names
  *
  * NAME2... are fallbacks, tried in order; export writes the first name.  The
  * shape after the colon is the checkpoint's ("scalar" for rank 0): checked on

@@ -66,7 +66,8 @@ typedef struct Array {
         unsigned char *own;             /* p, when allocated here; the caller frees */
 } Array;
 
-bool wm_array_run(Array *a, const Entry *n);       /* false: no memory; the shape has been checked with wm_entry_shape */
+/* All transforms; wm_entry_shape has checked the shape.  False: no memory. */
+bool wm_array_run(Array *a, const Entry *n);
 
 /* ---- weight_import.c, used by export too ---- */
 

@@ -5,9 +5,9 @@
  *      ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss)
  *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits may be logits.
  *      ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss)
- *              both of the above at once, the gradient in place of the logits.  Up to 64 KiB * 2
- *              the row is held in registers between reading and writing; a longer one is read
- *              twice, the second time from L2.
+ *              both of the above at once, the gradient in place of the logits.  A row of up to
+ *              CE_HOLD bytes per thread is held in registers between reading and writing; a longer one
+ *              is read twice, the second time from L2.
  *
  * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.
  * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
@@ -19,19 +19,224 @@
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH
 
-#include "tgc.cuh"
+#include "ptx.cuh"
 
 #define CE_SMEM 256
+#define CE_HOLD 128
+
+#define CE_LOG2E 1.4426950408889634f
+
+/* A running sum of exponentials: s * 2^m, exponents in base 2 (x * log2 e).  m
+ * starts low but finite, so that a row of -inf needs no special case. */
+struct CeSum {
+        float m, s;
+
+        template <int W> __device__ void add(const float (&v)[W])
+        {
+                float top = v[0];
+#pragma unroll
+                for (int j = 1; j < W; j++)
+                        top = fmaxf(top, v[j]);
+                top *= CE_LOG2E;
+                if (top > m) {
+                        s *= fast_exp2(m - top);
+                        m = top;
+                }
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                        s += fast_exp2(fmaf(v[j], CE_LOG2E, -m));
+        }
+        template <int THREADS> __device__ void join(float *red)
+        {
+                float top = block_max<THREADS>(m, red);
+                s = block_sum<THREADS>(s * fast_exp2(m - top), red);
+                m = top;
+        }
+        __device__ float lse() const { return m * 0.6931471805599453f + logf(s); }
+};
+
+/* One row in pieces of W neighbouring logits: piece i of a thread starts at
+ * column (i * THREADS + thread) * W.  W = 1 where rows are not 16-byte aligned. */
+template <class T, int V, int THREADS, int W>
+struct CeRow {
+        static constexpr int PER = (V + W * THREADS - 1) / (W * THREADS);
+        struct alignas(W * sizeof(T)) Piece { T t[W]; };
+
+        static __device__ int col(int i) { return (i * THREADS + (int)threadIdx.x) * W; }
+        static __device__ bool has(int i) { return col(i) < V; }
+        static __device__ Piece get(const T *row, int i) { return *(const Piece *)(row + col(i)); }
+        /* As floats; the padding of the last piece counts as -inf. */
+        static __device__ void open(float (&v)[W], const Piece &p, int i)
+        {
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                        v[j] = V % W == 0 || col(i) + j < V ? to_float(p.t[j]) : -INFINITY;
+        }
+        static __device__ void put(T *row, int i, const float (&v)[W])
+        {
+                Piece p;
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                        from_float(&p.t[j], v[j]);
+                if (V % W == 0 || col(i) + W <= V)
+                        *(Piece *)(row + col(i)) = p;
+                else
+                        for (int j = 0; j < W; j++)
+                                if (col(i) + j < V)
+                                        row[col(i) + j] = p.t[j];
+        }
+};
+
+/* (softmax - onehot) * d; shift: lse in base 2. */
+template <int W>
+TGC_DEV void ce_grad_piece(float (&v)[W], int col, int target, float shift, float d)
+{
+#pragma unroll
+        for (int j = 0; j < W; j++)
+                v[j] = (fast_exp2(fmaf(v[j], CE_LOG2E, -shift)) - (col + j == target ? 1.f : 0.f)) * d;
+}
+
+template <class T, int V, int THREADS, int W>
+TGC_DEV float ce_row_lse(const T *row, float *red)
+{
+        typedef CeRow<T, V, THREADS, W> Row;
+        CeSum sum = { -1e30f, 0.f };
+#pragma unroll 4
+        for (int i = 0; i < Row::PER; i++)
+                if (Row::has(i)) {
+                        float v[W];
+                        Row::open(v, Row::get(row, i), i);
+                        sum.add(v);
+                }
+        sum.template join<THREADS>(red);
+        return sum.lse();
+}
+
+template <class T, int V, int THREADS, int W>
+TGC_DEV void ce_row_grad(const T *row, T *drow, int target, float lse, float d)
+{
+        typedef CeRow<T, V, THREADS, W> Row;
+#pragma unroll 4
+        for (int i = 0; i < Row::PER; i++)
+                if (Row::has(i)) {
+                        float v[W];
+                        Row::open(v, Row::get(row, i), i);
+                        ce_grad_piece(v, Row::col(i), target, lse * CE_LOG2E, d);
+                        Row::put(drow, i, v);
+                }
+}
+
+/* The row stays in registers, as it was stored. */
+template <class T, int V, int THREADS, int W>
+TGC_DEV float ce_row_both(T *row, int target, float d, float *red)
+{
+        typedef CeRow<T, V, THREADS, W> Row;
+        typename Row::Piece held[Row::PER];
+#pragma unroll
+        for (int i = 0; i < Row::PER; i++)
+                if (Row::has(i))
+                        held[i] = Row::get(row, i);
+        CeSum sum = { -1e30f, 0.f };
+#pragma unroll
+        for (int i = 0; i < Row::PER; i++)
+                if (Row::has(i)) {
+                        float v[W];
+                        Row::open(v, held[i], i);
+                        sum.add(v);
+                }
+        sum.template join<THREADS>(red);
+        float lse = sum.lse();
+#pragma unroll
+        for (int i = 0; i < Row::PER; i++)
+                if (Row::has(i)) {
+                        float v[W];
+                        Row::open(v, held[i], i);
+                        ce_grad_piece(v, Row::col(i), target, lse * CE_LOG2E, d);
+                        Row::put(row, i, v);
+                }
+        return lse;
+}
 
 template <class T, int V, int THREADS>
-TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, float *lse, int tile, char *smem);
+TGC_DEV void ce_row_zero(T *row)
+{
+        for (int c = (int)threadIdx.x; c < V; c += THREADS)
+                from_float(row + c, 0.f);
+}
+
+template <class T>
+TGC_DEV bool ce_wide(const T *logits, int ld)
+{
+        return ((unsigned long long)logits | (unsigned long long)ld * sizeof(T)) % 16 == 0;
+}
+
+template <class T, int V, int THREADS>
+TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, float *lse, int tile, char *smem)
+{
+        constexpr int W = 16 / (int)sizeof(T);
+        const T *row = logits + (long long)tile * ld;
+        int target = targets[tile];
+        bool counts = target >= 0 && target < V;
+        float l = 0.f;
+        if (counts)
+                l = ce_wide(logits, ld) ? ce_row_lse<T, V, THREADS, W>(row, (float *)smem)
+                                        : ce_row_lse<T, V, THREADS, 1>(row, (float *)smem);
+        if (threadIdx.x == 0) {
+                loss[tile] = counts ? l - to_float(row[target]) : 0.f;
+                lse[tile] = l;
+        }
+        __syncthreads();
+}
 
 template <class T, int V, int THREADS, class DLoss>
 TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *targets, const float *lse, int tile,
-                          const DLoss &dloss);
+                          const DLoss &dloss)
+{
+        constexpr int W = 16 / (int)sizeof(T);
+        const T *row = logits + (long long)tile * ld;
+        T *drow = dlogits + (long long)tile * ld;
+        int target = targets[tile];
+        float d[1];
+        if (target < 0 || target >= V) {
+                ce_row_zero<T, V, THREADS>(drow);
+                return;
+        }
+        dloss(tile, 0, d);
+        if (ce_wide(logits, ld) && ce_wide(dlogits, ld))
+                ce_row_grad<T, V, THREADS, W>(row, drow, target, lse[tile], d[0]);
+        else
+                ce_row_grad<T, V, THREADS, 1>(row, drow, target, lse[tile], d[0]);
+}
 
 template <class T, int V, int THREADS, class DLoss>
 TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, float *lse, int tile, char *smem,
-                          const DLoss &dloss);
+                          const DLoss &dloss)
+{
+        constexpr int W = 16 / (int)sizeof(T);
+        constexpr bool HOLD = CeRow<T, V, THREADS, W>::PER * 16 <= CE_HOLD;
+        T *row = logits + (long long)tile * ld;
+        float *red = (float *)smem, d[1], l = 0.f, hit = 0.f;
+        int target = targets[tile];
+        if (target >= 0 && target < V) {
+                hit = to_float(row[target]);            /* before its owner overwrites it: join() has barriers */
+                dloss(tile, 0, d);
+                if (!ce_wide(logits, ld)) {
+                        l = ce_row_lse<T, V, THREADS, 1>(row, red);
+                        ce_row_grad<T, V, THREADS, 1>(row, row, target, l, d[0]);
+                } else if constexpr (HOLD) {
+                        l = ce_row_both<T, V, THREADS, W>(row, target, d[0], red);
+                } else {
+                        l = ce_row_lse<T, V, THREADS, W>(row, red);
+                        ce_row_grad<T, V, THREADS, W>(row, row, target, l, d[0]);
+                }
+        } else {
+                ce_row_zero<T, V, THREADS>(row);
+        }
+        if (threadIdx.x == 0) {
+                loss[tile] = l - hit;
+                lse[tile] = l;
+        }
+        __syncthreads();
+}
 
 #endif

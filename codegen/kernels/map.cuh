@@ -22,6 +22,7 @@ constexpr int vec_of(int n, int maxv)
 }
 
 constexpr int vec_min(int a, int b) { return a < b ? a : b; }
+constexpr int vec_max(int a, int b) { return a > b ? a : b; }
 
 template <int THREADS, int N, class Body>
 TGC_DEV void map_task(int rows, int tile, const Body &body)

@@ -2,7 +2,7 @@
  * gradient of an embedding, which is the same problem with V buckets.
  *
  *      topk_task<E, K, THREADS>(rows, tile, head, float *values, int *index)
- *              the K largest of each row of E <= 256, descending, ties by lowest index, NaN greatest.
+ *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN as -inf.
  *              values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS / 32)).
  *      topk_grad_task<E, K, THREADS>(rows, tile, index, head, tail)
  *              tail(row, col, v): head(row, j)'s value where col = index[row][j], 0 elsewhere.
@@ -13,7 +13,7 @@
  *              position i in perm (perm[inv[i]] = i), may be null.  An id outside of [0, buckets) is
  *              dropped: inv is -1, offs[buckets] < n, and perm from there on is not written.
  *              Each tile owns ceil(buckets / tiles) <= BUCKET_MAX buckets and reads all ids twice.
- *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 512.
+ *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 1024.
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
  *      scatter_rows_task<N, THREADS>(buckets, perm, offs, tile, smem, head, tail)
  *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
@@ -27,26 +27,284 @@
 #define TGC_ROUTE_CUH
 
 #include "columns.cuh"
+#include "order.cuh"
 
-#define BUCKET_MAX 512
+#define BUCKET_MAX 256
 #define BUCKET_SMEM(THREADS, R) (((THREADS) / 32 * (R) + 64) * 4)
 #define SCATTER_SMALL 32
 
 template <int E, int K, int THREADS, class Head>
-TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int *index);
+TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int *index)
+{
+        static_assert(E <= 256 && K <= E && Head::MINV == 1, "topk: at most 256 columns");
+        constexpr int PER = (E + 31) / 32;
+        int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
+        u64 key[PER];                           /* 0: not there, or taken already */
+#pragma unroll
+        for (int i = 0; i < PER; i++) {
+                int c = lane + 32 * i;
+                float v[1];
+                key[i] = 0;
+                if (c < E && row < rows) {
+                        head(row, c, v);
+                        key[i] = order_key_at(v[0], c);
+                }
+        }
+        for (int k = 0; k < K; k++) {
+                u64 best = 0;
+#pragma unroll
+                for (int i = 0; i < PER; i++)
+                        best = key[i] > best ? key[i] : best;
+                best = lanes_max_u64<32>(best);
+#pragma unroll
+                for (int i = 0; i < PER; i++)
+                        if (key[i] == best)
+                                key[i] = 0;
+                if (lane == 0 && row < rows) {
+                        index[(long long)row * K + k] = order_index(best);
+                        if (values)
+                                values[(long long)row * K + k] = order_value((unsigned)(best >> 32));
+                }
+        }
+}
+
+template <int K, class Head, class Tail>
+struct TopkGradBody {
+        static constexpr int MAXV = Tail::MAXV, MINV = Tail::MINV;
+        const int *index;
+        const Head &head;
+        const Tail &tail;
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        {
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = 0.f;
+                for (int k = 0; k < K; k++) {
+                        int at = index[(long long)row * K + k] - col;
+                        if (at < 0 || at >= V)
+                                continue;
+                        float d[1];
+                        head(row, k, d);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] = j == at ? d[0] : v[j];
+                }
+                tail(row, col, v);
+        }
+};
 
 template <int E, int K, int THREADS, class Head, class Tail>
-TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Head &head, const Tail &tail);
+TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Head &head, const Tail &tail)
+{
+        map_task<THREADS, E>(rows, tile, TopkGradBody<K, Head, Tail>{index, head, tail});
+}
 
+/* The lanes of the warp that are in the same bucket as the lowest lane of `left`. */
+TGC_DEV unsigned bucket_peers(unsigned left, int bucket)
+{
+        int first = __shfl_sync(0xffffffffu, bucket, __ffs((int)left) - 1);
+        return __ballot_sync(0xffffffffu, bucket == first) & left;
+}
+
+/* A warp's next ids, -1 beyond the end; several loads in flight. */
+#define BUCKET_AHEAD 8
+TGC_DEV void bucket_fetch(int (&id)[BUCKET_AHEAD], const int *ids, int i0, int end)
+{
+#pragma unroll
+        for (int u = 0; u < BUCKET_AHEAD; u++) {
+                int i = i0 + 32 * u + ((int)threadIdx.x & 31);
+                id[u] = i < end ? ids[i] : -1;
+        }
+}
+
+/* Each warp owns a run of ids and a row of counters, one per bucket of the tile, so
+ * that order needs no atomics: count; turn counts into places; place. */
 template <int THREADS>
 TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles, int *perm, int *inv, int *offs,
-                         char *smem);
+                         char *smem)
+{
+        constexpr int WARPS = THREADS / 32;
+        static_assert(THREADS >= BUCKET_MAX, "bucket: one thread per bucket of the tile");
+        int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
+        int range = (buckets + tiles - 1) / tiles;
+        int lo = tile * range < buckets ? tile * range : buckets;
+        int own = range < buckets - lo ? range : buckets - lo;          /* buckets [lo, lo + own) */
+        int *red = (int *)smem, *count = red + 64, *mine = count + warp * range;
+        int per = (int)(((long long)n + WARPS - 1) / WARPS);
+        int begin = (long long)warp * per < n ? warp * per : n, end = n - begin < per ? n : begin + per;
+        int below = 0;
+
+        for (int b = lane; b < range; b += 32)
+                mine[b] = 0;
+        __syncwarp();
+        for (int i0 = begin; i0 < end; i0 += 32 * BUCKET_AHEAD) {
+                int id[BUCKET_AHEAD];
+                bucket_fetch(id, ids, i0, end);
+#pragma unroll
+                for (int u = 0; u < BUCKET_AHEAD; u++) {
+                        int i = i0 + 32 * u + lane;
+                        bool here = id[u] >= lo && id[u] < lo + own;
+                        below += id[u] >= 0 && id[u] < lo;
+                        if (i < end && (id[u] < 0 || id[u] >= buckets) && tile == 0 && inv)
+                                inv[i] = -1;
+                        unsigned left = __ballot_sync(0xffffffffu, here);
+                        while (left) {
+                                unsigned peers = bucket_peers(left, id[u]);
+                                if (lane == __ffs((int)peers) - 1)
+                                        mine[id[u] - lo] += __popc(peers);
+                                left &= ~peers;
+                        }
+                        __syncwarp();
+                }
+        }
+
+        /* base: ids below lo; then an exclusive scan over buckets, and within each over warps. */
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                below += __shfl_xor_sync(0xffffffffu, below, d);
+        if (lane == 0)
+                red[warp] = below;
+        __syncthreads();
+        int base = 0, total = 0;
+        for (int w = 0; w < WARPS; w++) {
+                base += red[w];
+                total += tid < own ? count[w * range + tid] : 0;
+        }
+        int scan = total;
+#pragma unroll
+        for (int d = 1; d < 32; d <<= 1) {
+                int up = __shfl_up_sync(0xffffffffu, scan, d);
+                scan += lane >= d ? up : 0;
+        }
+        if (lane == 31)
+                red[32 + warp] = scan;
+        __syncthreads();
+        for (int w = 0; w < warp; w++)
+                scan += red[32 + w];
+        if (tid < own) {
+                int at = base + scan - total;
+                offs[lo + tid] = at;
+                if (lo + tid == buckets - 1)
+                        offs[buckets] = base + scan;
+                for (int w = 0; w < WARPS; w++) {
+                        int c = count[w * range + tid];
+                        count[w * range + tid] = at;
+                        at += c;
+                }
+        }
+        __syncthreads();
+
+        for (int i0 = begin; i0 < end; i0 += 32 * BUCKET_AHEAD) {
+                int id[BUCKET_AHEAD];
+                bucket_fetch(id, ids, i0, end);
+#pragma unroll
+                for (int u = 0; u < BUCKET_AHEAD; u++) {
+                        bool here = id[u] >= lo && id[u] < lo + own;
+                        unsigned left = __ballot_sync(0xffffffffu, here), same = 0;
+                        while (left) {
+                                unsigned peers = bucket_peers(left, id[u]);
+                                same = peers >> lane & 1 ? peers : same;
+                                left &= ~peers;
+                        }
+                        int at = here ? mine[id[u] - lo] : 0;
+                        __syncwarp();
+                        if (here) {
+                                if (lane == __ffs((int)same) - 1)
+                                        mine[id[u] - lo] = at + __popc(same);
+                                at += __popc(same & ((1u << lane) - 1));
+                                perm[at] = i0 + 32 * u + lane;
+                                if (inv)
+                                        inv[i0 + 32 * u + lane] = at;
+                        }
+                        __syncwarp();
+                }
+        }
+        __syncthreads();
+}
+
+/* The rows of one bucket as if they were a matrix, for column_sum_task. */
+template <class Head>
+struct BucketHead {
+        static constexpr int MAXV = Head::MAXV, MINV = Head::MINV;
+        const int *perm;
+        const Head &head;
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                head(perm[row], col, v);
+        }
+};
+
+template <class Tail>
+struct BucketTail {
+        static constexpr int MAXV = Tail::MAXV, MINV = Tail::MINV;
+        int bucket;
+        const Tail &tail;
+        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const
+        {
+                tail(bucket, col, v);
+        }
+};
 
 template <int N, int THREADS, class Head, class Tail>
 TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, int tile, char *smem,
-                               const Head &head, const Tail &tail);
+                               const Head &head, const Tail &tail)
+{
+        constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV)), WARPS = THREADS / 32;
+        constexpr int COLS = vec_min(256, THREADS * V);
+        static_assert(V >= Head::MINV && V >= Tail::MINV, "scatter_rows: needs wider vectors than the row has");
+        int first = tile * WARPS, b = first + (int)threadIdx.x / 32;
+        int p0 = b < buckets ? offs[b] : 0, p1 = b < buckets ? offs[b + 1] : 0;
+
+        if (b < buckets && p1 - p0 <= SCATTER_SMALL)
+                for (int col = ((int)threadIdx.x & 31) * V; col < N; col += 32 * V) {
+                        float sum[V] = {};
+#pragma unroll 4
+                        for (int p = p0; p < p1; p++) {
+                                float v[V];
+                                head(perm[p], col, v);
+#pragma unroll
+                                for (int j = 0; j < V; j++)
+                                        sum[j] += v[j];
+                        }
+                        tail(b, col, sum);
+                }
+        for (b = first; b < first + WARPS && b < buckets; b++) {
+                p0 = offs[b], p1 = offs[b + 1];
+                if (p1 - p0 <= SCATTER_SMALL)
+                        continue;
+                for (int t = 0; t < (N + COLS - 1) / COLS; t++)
+                        column_sum_task<N, COLS, THREADS>(p1 - p0, 1, t, smem, BucketHead<Head>{perm + p0, head},
+                                                          BucketTail<Tail>{b, tail});
+        }
+}
+
+template <int K, class Head, class Tail>
+struct CombineBody {
+        static constexpr int MAXV = vec_min(Head::MAXV, Tail::MAXV), MINV = vec_max(Head::MINV, Tail::MINV);
+        const float *gate;                      /* (rows, K), or null */
+        const Head &head;
+        const Tail &tail;
+        template <int V> __device__ void operator()(int row, int col, float (&sum)[V]) const
+        {
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        sum[j] = 0.f;
+#pragma unroll (K <= 8 ? K : 4)
+                for (int k = 0; k < K; k++) {
+                        float v[V], g = gate ? gate[(long long)row * K + k] : 1.f;
+                        head(row * K + k, col, v);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                sum[j] += g * v[j];
+                }
+                tail(row, col, sum);
+        }
+};
 
 template <int N, int K, int THREADS, class Head, class Tail>
-TGC_DEV void combine_task(int rows, int tile, const float *gate, const Head &head, const Tail &tail);
+TGC_DEV void combine_task(int rows, int tile, const float *gate, const Head &head, const Tail &tail)
+{
+        map_task<THREADS, N>(rows, tile, CombineBody<K, Head, Tail>{gate, head, tail});
+}
 
 #endif

@@ -9,31 +9,263 @@
  * A tile from rt->B on does nothing.
  *
  * Which token, exactly (the C back end does the same, in the order of llama.cpp's default chain):
- *  1. Penalty.  Each distinct token x[i] among the last min(repeat_last_n, S, cap) of hist: x > 0 ? x / p :
+ *  1. Penalty.  Each distinct token x[i] among the last min(repeat_last_n, S, cap) of hist (negative
+ *     repeat_last_n: min(S, cap)): x > 0 ? x / p :
  *     x * p with p = repeat_penalty, rounded to T.  Skipped if p is 1 or the window is empty.
- *  2. temp <= 0: the largest x, lowest index on a tie.  Done.
- *  3. M = max x.  weight(d) = (u64)(expf(d) * 2^32), truncated; so anything 22.2 below M has weight 0.
+ *  2. M = max x.  If temp <= 0 or M is not finite: the largest x, lowest index on a tie.  Done.
+ *  3.  weight(d) = (u64)(expf(d) * 2^32), truncated; so anything 22.2 below M has weight 0.
  *     Sums of weights are integers and have no order.
  *  4. top_k in [1, V): t = the k-th largest x; keep x >= t (all of a tie).
  *  5. top_p < 1: Z = sum of weight(x - M) over what is kept; t = the largest value with
  *     sum of weight(x - M) over kept x >= t at least (u64)(top_p * (double)Z), and at least 1; keep x >= t.
- *  6. min_p > 0: keep x - M >= logf(min_p).
+ *  6. min_p > 0: keep only x - M >= logf(min_p).
  *  7. w = weight((x - M) / temp) over what is kept, Z their sum, u = first word of Philox at counter
  *     {S, b, SAMPLE_ID, 0} with key rt->seed, r = floor(u * Z / 2^32): the first index, in rising
  *     order, at which the running sum of w exceeds r.
- * NaN counts as -inf.  If no weight is left (all -inf), token 0.
+ * NaN counts as -inf.  M itself is always kept, so Z > 0.
  *
  * tiles: B.  THREADS: 1024.  shared memory: SAMPLE_SMEM. */
 #ifndef TGC_SAMPLE_CUH
 #define TGC_SAMPLE_CUH
 
-#include "tgc.cuh"
+#include "order.cuh"
 
 #define SAMPLE_ID 0x73616d70u
 #define SAMPLE_LIST 4096                /* candidates held in shared memory */
-#define SAMPLE_SMEM (1024 + 8 * SAMPLE_LIST)
+#define SAMPLE_SMEM (512 + 8 * SAMPLE_LIST)
+
+/* Values to choose from: all logits in global memory, or a list of candidates, in
+ * rising order of index, in shared memory. */
+template <class T>
+struct SampleView {
+        const T *x;
+        const float *val;                       /* null: x */
+        const int *idx;
+        int n;
+        __device__ float at(int i) const
+        {
+                float v = val ? val[i] : to_float(x[i]);
+                return v == v ? v : -INFINITY;
+        }
+        __device__ int index(int i) const { return val ? idx[i] : i; }
+};
+
+TGC_DEV u64 sample_weight(float d) { return (u64)(expf(d) * 4294967296.f); }
+
+/* The part p of z, at least 1. */
+TGC_DEV u64 sample_share(float p, u64 z)
+{
+        u64 need = p > 0.f ? (u64)(p * (double)z) : 0;
+        return need ? need : 1;
+}
+
+/* How much of the view is at or above key t: its weight relative to max, or its number. */
+template <int THREADS, bool WEIGHT, class View>
+TGC_DEV u64 sample_mass(const View &view, unsigned t, float max, u64 *red)
+{
+        u64 sum = 0;
+#pragma unroll 4
+        for (int i = (int)threadIdx.x; i < view.n; i += THREADS) {
+                float v = view.at(i);
+                if (order_key(v) >= t)
+                        sum += WEIGHT ? sample_weight(v - max) : 1;
+        }
+        return block_sum_u64<THREADS>(sum, red);
+}
+
+/* The largest key t with a mass of at least need; 0 if there is none. */
+template <int THREADS, bool WEIGHT, class View>
+TGC_DEV unsigned sample_threshold(const View &view, u64 need, float max, u64 *red)
+{
+        unsigned t = 0;
+        for (unsigned bit = 0x80000000u; bit; bit >>= 1)
+                if (sample_mass<THREADS, WEIGHT>(view, t | bit, max, red) >= need)
+                        t |= bit;
+        return t;
+}
+
+/* The part of n items that belongs to this warp, in order of warps. */
+template <int THREADS>
+TGC_DEV void sample_segment(int n, int &begin, int &end)
+{
+        int per = ((n + THREADS / 32 - 1) / (THREADS / 32) + 31) & ~31, at = (int)threadIdx.x / 32 * per;
+        begin = at < n ? at : n;
+        end = n - begin < per ? n : begin + per;
+}
+
+/* Copy what is at or above t to the list, in order; its length, or -1 if it is too long. */
+template <int THREADS, class View>
+TGC_DEV int sample_gather(const View &view, unsigned t, float *val, int *idx, int *count)
+{
+        int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end, n = 0, at = 0, total = 0;
+        sample_segment<THREADS>(view.n, begin, end);
+#pragma unroll 4
+        for (int i = begin + lane; i < end; i += 32)
+                n += order_key(view.at(i)) >= t;
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                n += __shfl_xor_sync(0xffffffffu, n, d);
+        if (lane == 0)
+                count[warp] = n;
+        __syncthreads();
+        for (int w = 0; w < THREADS / 32; w++) {
+                at += w < warp ? count[w] : 0;
+                total += count[w];
+        }
+        if (total > SAMPLE_LIST)
+                return -1;
+        for (int i = begin; n && i < end; i += 32) {
+                float v = i + lane < end ? view.at(i + lane) : 0.f;
+                bool in = i + lane < end && order_key(v) >= t;
+                unsigned all = __ballot_sync(0xffffffffu, in);
+                if (in) {
+                        int to = at + __popc(all & ((1u << lane) - 1));
+                        val[to] = v;
+                        idx[to] = view.index(i + lane);
+                }
+                at += __popc(all);
+        }
+        __syncthreads();
+        return total;
+}
+
+/* Step 7: draw from what is kept; the token for every thread. */
+template <int THREADS, class View>
+TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, float temp, unsigned u, u64 *red,
+                        int *token)
+{
+        int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end;
+        u64 sum = 0, total = 0, before = 0;
+        sample_segment<THREADS>(view.n, begin, end);
+#pragma unroll 4
+        for (int i = begin + lane; i < end; i += 32) {
+                float v = view.at(i);
+                sum += order_key(v) >= t && v - max >= least ? sample_weight((v - max) / temp) : 0;
+        }
+        sum = warp_sum_u64(sum);
+        __syncthreads();
+        if (lane == 0)
+                red[warp] = sum;
+        __syncthreads();
+        for (int w = 0; w < THREADS / 32; w++) {
+                before += w < warp ? red[w] : 0;
+                total += red[w];
+        }
+        u64 r = (total >> 32) * u + (((total & 0xffffffffu) * u) >> 32);
+        if (r >= before && r < before + sum)
+                for (int i = begin; i < end && before <= r; i += 32) {
+                        float v = i + lane < end ? view.at(i + lane) : -INFINITY;
+                        bool in = order_key(v) >= t && v - max >= least;
+                        u64 w = in ? sample_weight((v - max) / temp) : 0, to = w;
+#pragma unroll
+                        for (int d = 1; d < 32; d <<= 1) {
+                                unsigned lo = __shfl_up_sync(0xffffffffu, (unsigned)to, d);
+                                unsigned hi = __shfl_up_sync(0xffffffffu, (unsigned)(to >> 32), d);
+                                to += lane >= d ? (u64)hi << 32 | lo : 0;
+                        }
+                        if (before + to > r && before + to - w <= r)
+                                *token = view.index(i + lane);
+                        unsigned lo = __shfl_sync(0xffffffffu, (unsigned)to, 31);
+                        unsigned hi = __shfl_sync(0xffffffffu, (unsigned)(to >> 32), 31);
+                        before += (u64)hi << 32 | lo;
+                }
+        __syncthreads();
+        return *token;
+}
+
+/* Step 1, in place. */
+template <class T, int V, int THREADS>
+TGC_DEV void sample_penalty(const Rt *rt, T *x, const int *hist, int cap, int S)
+{
+        int n = S < cap ? S : cap;
+        n = rt->repeat_last_n < 0 || rt->repeat_last_n > n ? n : rt->repeat_last_n;
+        if (rt->repeat_penalty == 1.f)
+                return;
+        for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+                int token = hist[(S - 1 - i) % cap];
+                bool first = token >= 0 && token < V;
+                for (int j = 0; j < i && first; j++)
+                        first = hist[(S - 1 - j) % cap] != token;
+                if (first) {
+                        float v = to_float(x[token]);
+                        from_float(x + token, v > 0.f ? v / rt->repeat_penalty : v * rt->repeat_penalty);
+                }
+        }
+        __syncthreads();
+}
+
+/* Steps 4 to 7.  best: this thread's largest logit of those it looked at (index modulo
+ * THREADS).  The k-th largest of these is a lower bound of the k-th largest of all, and
+ * likewise for weights: what is above the bound is usually a short list. */
+template <class T, int V, int THREADS>
+TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigned u, char *smem)
+{
+        u64 *red = (u64 *)smem;
+        int *count = (int *)(smem + 256), *token = (int *)(smem + 384), *idx = (int *)(smem + 512) + SAMPLE_LIST;
+        float *val = (float *)(smem + 512);
+        SampleView<T> all = { x, 0, 0, V }, view = all;
+        bool top_k = rt->top_k > 0 && rt->top_k < V, top_p = rt->top_p < 1.f;
+        unsigned t = 0;
+
+        if (top_k || top_p) {
+                u64 need = top_k ? (u64)rt->top_k : 0;
+                if (!top_k)
+                        need = sample_share(rt->top_p, sample_mass<THREADS, true>(all, 0, max, red));
+                val[threadIdx.x] = best;
+                __syncthreads();
+                SampleView<T> heads = { 0, val, 0, V < THREADS ? V : THREADS };
+                unsigned bound = top_k ? sample_threshold<THREADS, false>(heads, need, max, red)
+                                       : sample_threshold<THREADS, true>(heads, need, max, red);
+                __syncthreads();
+                int n = sample_gather<THREADS>(all, bound, val, idx, count);
+                if (n >= 0)
+                        view = SampleView<T>{ x, val, idx, n };
+                if (top_k)
+                        t = sample_threshold<THREADS, false>(view, need, max, red);
+                if (top_k && top_p)
+                        need = sample_share(rt->top_p, sample_mass<THREADS, true>(view, t, max, red));
+                if (top_p) {
+                        unsigned tp = sample_threshold<THREADS, true>(view, need, max, red);
+                        t = tp > t ? tp : t;
+                }
+        }
+        float least = rt->min_p > 0.f ? logf(rt->min_p) : -INFINITY;
+        return sample_draw<THREADS>(view, t, least, max, rt->temp, u, red, token);
+}
 
 template <class T, int V, int THREADS>
-TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *next, int tile, char *smem);
+TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *next, int tile, char *smem)
+{
+        static_assert(SAMPLE_LIST >= THREADS, "sample: the list also holds one value per thread");
+        if (tile >= rt->B)
+                return;
+        int S = rt->pos[tile] + rt->T, token;
+        T *x = logits + (long long)tile * ld;
+        hist += (long long)tile * cap;
+        sample_penalty<T, V, THREADS>(rt, x, hist, cap, S);
+
+        u64 best = 0;
+#pragma unroll 8
+        for (int i = (int)threadIdx.x; i < V; i += THREADS) {
+                u64 k = order_key_at(to_float(x[i]), i);
+                best = k > best ? k : best;
+        }
+        u64 top = block_max_u64<THREADS>(best, (u64 *)smem);
+        float max = order_value((unsigned)(top >> 32));
+        token = order_index(top);
+        if (rt->temp > 0.f && max > -INFINITY && max < INFINITY) {
+                uint4 r = philox(make_uint4((unsigned)S, (unsigned)tile, SAMPLE_ID, 0), rt->seed[0], rt->seed[1]);
+                token = sample_pick<T, V, THREADS>(rt, x, order_value((unsigned)(best >> 32)), max, r.x, smem);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+                next[tile] = token;
+                hist[S % cap] = token;
+                rt->pos[tile] = S;
+                if (tile == 0)
+                        rt->n_out++;
+        }
+        __syncthreads();
+}
 
 #endif

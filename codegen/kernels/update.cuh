@@ -26,13 +26,92 @@
 #define ADAMW_PER_THREAD 4
 
 template <int THREADS>
-TGC_DEV void sumsq_task(const float *g, long long n, int tile, int tiles, float *partial, char *smem);
+TGC_DEV void sumsq_task(const float *g, long long n, int tile, int tiles, float *partial, char *smem)
+{
+        float sum[4] = {};
+        long long vectors = n / 4, step = (long long)tiles * THREADS;
+        long long i = (long long)tile * THREADS + threadIdx.x;
+#pragma unroll 4
+        for (; i < vectors; i += step) {
+                float v[4];
+                load<4>(v, g + 4 * i);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        sum[j] += v[j] * v[j];
+        }
+        if (tile == 0 && (int)threadIdx.x < (int)(n % 4)) {
+                float x = g[4 * vectors + threadIdx.x];
+                sum[0] += x * x;
+        }
+        float s = block_sum<THREADS>(sum[0] + sum[1] + (sum[2] + sum[3]), (float *)smem);
+        if (threadIdx.x == 0)
+                partial[tile] = s;
+        __syncthreads();
+}
 
 template <int THREADS>
-TGC_DEV void norm_finish_task(const float *partial, int tiles, float *norm, char *smem);
+TGC_DEV void norm_finish_task(const float *partial, int tiles, float *norm, char *smem)
+{
+        float s = 0.f;
+        for (int i = (int)threadIdx.x; i < tiles; i += THREADS)
+                s += partial[i];
+        s = block_sum<THREADS>(s, (float *)smem);
+        if (threadIdx.x == 0)
+                *norm = sqrtf(s);
+        __syncthreads();
+}
+
+/* Factors that are the same for every element. */
+struct AdamW { float grad, keep, beta1, beta2, rate, root2, eps; };
+
+TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g, bool decay)
+{
+        g *= a.grad;
+        if (decay)
+                p *= a.keep;
+        m += (1.f - a.beta1) * (g - m);
+        v = a.beta2 * v + (1.f - a.beta2) * g * g;
+        p -= a.rate * (m / (sqrtf(v) / a.root2 + a.eps));
+}
 
 template <int THREADS, class Low>
 TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad, Low *low, long long n,
-                        long long n_decay, const float *norm, int *flag, int tile);
+                        long long n_decay, const float *norm, int *flag, int tile)
+{
+        AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
+                    sqrtf(rt->bias2), rt->eps };
+        if (norm) {
+                float size = *norm;
+                if (!(size < INFINITY)) {
+                        if (tile == 0 && threadIdx.x == 0)
+                                *flag = 1;
+                        return;
+                }
+                if (rt->clip > 0.f)
+                        a.grad = fminf(1.f, rt->clip / (size + 1e-6f));
+        }
+        long long i = ((long long)tile * THREADS + threadIdx.x) * ADAMW_PER_THREAD;
+        if (i + ADAMW_PER_THREAD <= n) {
+                float vp[ADAMW_PER_THREAD], vm[ADAMW_PER_THREAD], vv[ADAMW_PER_THREAD], vg[ADAMW_PER_THREAD];
+                load<ADAMW_PER_THREAD>(vg, grad + i);
+                load<ADAMW_PER_THREAD>(vp, param + i);
+                load<ADAMW_PER_THREAD>(vm, m + i);
+                load<ADAMW_PER_THREAD>(vv, v + i);
+#pragma unroll
+                for (int j = 0; j < ADAMW_PER_THREAD; j++)
+                        adamw_element(a, vp[j], vm[j], vv[j], vg[j], i + j < n_decay);
+                store<ADAMW_PER_THREAD>(param + i, vp);
+                store<ADAMW_PER_THREAD>(m + i, vm);
+                store<ADAMW_PER_THREAD>(v + i, vv);
+                if (low)
+                        store<ADAMW_PER_THREAD>(low + i, vp);
+                return;
+        }
+        for (; i < n; i++) {
+                adamw_element(a, param[i], m[i], v[i], grad[i], i < n_decay);
+                if (low)
+                        from_float(low + i, param[i]);
+        }
+}
 
 #endif

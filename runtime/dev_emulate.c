@@ -31,11 +31,12 @@ static void make_flags(const char **flag, char *own, size_t cap)
                 "-include", "emulate.h"
         };
         const char *env = getenv("TGC_CXXFLAGS");
+        char *rest;
         int n = 0;
         for (size_t i = 0; i < sizeof base / sizeof *base; i++)
                 flag[n++] = base[i];
         snprintf(own, cap, "%s", env ? env : "");
-        for (char *s = strtok_r(own, " ", &own); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &own))
+        for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
                 flag[n++] = s;
         flag[n] = 0;
 }

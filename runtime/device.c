@@ -145,7 +145,7 @@ int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
 
 int dev_can_capture(const Device *d)
 {
-        return d->ops->replay != 0;
+        return d->ops->replay && !d->opt.sync;
 }
 
 int dev_capture_begin(Device *d, Err *e)

@@ -2,7 +2,8 @@
  *
  * Device memory is addressed by `void *`; on cuda it must not be dereferenced.
  * All work goes to one queue in order; what reads back (download, fetched, sync)
- * waits for it.  A Device is used by one thread at a time, any thread. */
+ * waits for it.  A Device is used by one thread at a time, any thread; on cuda
+ * the calls leave the GPU's primary context current in the calling thread. */
 #ifndef TGC_DEVICE_H
 #define TGC_DEVICE_H
 
@@ -28,6 +29,8 @@ typedef struct DevOptions {
         int  threads;                   /* cpu: OpenMP threads; 0: OpenMP's own choice */
         int  from_source;               /* ignore compiled code in the plan */
         int  no_cache;                  /* neither read nor write the disk cache */
+        int  sync;                      /* wait after each launch, so that a fault names its kernel; no graphs.
+                                         * TGC_SYNC=1 in the environment does the same */
 } DevOptions;
 
 /* auto|cpu|cuda|emulate; -1: none of these. */

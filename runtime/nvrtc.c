@@ -1,0 +1,206 @@
+#include "nvrtc.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cache.h"
+#include "device.h"
+#include "dev_impl.h"
+#include "host_cc.h"
+#include "parallel.h"
+
+enum { MAX_OPTIONS = 8 };
+
+typedef struct Job {
+        const Nvrtc *n;
+        const Pack *units, *headers;
+        const char *option[MAX_OPTIONS];
+        int         n_options, no_cache;
+        const char **header_text, **header_name;
+        PackFile   *cubin;
+        int        *cached, *code;
+        Err        *err;
+} Job;
+
+/* The key has the inputs only: NVRTC's output is free to carry random names. */
+static void unit_key(const Job *j, int i, char hex[33])
+{
+        CacheKey k;
+        char version[64];
+        snprintf(version, sizeof version, "cubin 1 nvrtc %d.%d", j->n->major, j->n->minor);
+        cache_key_begin(&k);
+        cache_key_text(&k, version);
+        for (int o = 0; o < j->n_options; o++)
+                cache_key_text(&k, j->option[o]);
+        for (int h = 0; h < j->headers->n; h++) {
+                cache_key_text(&k, j->headers->file[h].name);
+                cache_key_add(&k, j->headers->file[h].data, j->headers->file[h].size);
+        }
+        cache_key_add(&k, j->units->file[i].data, j->units->file[i].size);
+        cache_key_end(&k, hex);
+}
+
+static int report(const Job *j, int i, NvrtcProgram prog, const char *name, int r, Err *e)
+{
+        char path[512], *log = 0;
+        size_t n = 0;
+        int lines = 0, end = 0;
+
+        if (prog && !j->n->nvrtcGetProgramLogSize(prog, &n) && (log = calloc(1, n + 1)))
+                j->n->nvrtcGetProgramLog(prog, log);
+        for (; log && log[end] && end < 600; end++)
+                if (log[end] == '\n' && ++lines == 8)
+                        break;
+        keep_source(name, j->units->file[i].data, j->units->file[i].size, path, sizeof path);
+        err_set(e, TGC_NO_DEVICE, "NVRTC %d.%d refuses unit %s for %s, error %d (source kept in %s):\n%.*s",
+                j->n->major, j->n->minor, j->units->file[i].name, strchr(j->option[0], '=') + 1, r,
+                *path ? path : "no place", end, log ? log : "");
+        free(log);
+        return TGC_NO_DEVICE;
+}
+
+static int compile(const Job *j, int i, Err *e)
+{
+        NvrtcProgram prog = 0;
+        char name[128], *cubin = 0;
+        size_t size = 0;
+        int code = TGC_OK;
+
+        snprintf(name, sizeof name, "%s.cu", j->units->file[i].name);
+        int r = j->n->nvrtcCreateProgram(&prog, j->units->file[i].data, name, j->headers->n, j->header_text,
+                                         j->header_name);
+        if (!r)
+                r = j->n->nvrtcCompileProgram(prog, j->n_options, j->option);
+        if (!r)
+                r = j->n->nvrtcGetCUBINSize(prog, &size);
+        if (!r && !(cubin = malloc(size + 1)))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for a cubin of %zu bytes", size);
+        else if (!r)
+                r = j->n->nvrtcGetCUBIN(prog, cubin);
+        if (r) {
+                code = report(j, i, prog, name, r, e);
+                free(cubin);
+                cubin = 0;
+        }
+        if (prog)
+                j->n->nvrtcDestroyProgram(&prog);
+        j->cubin[i].data = cubin;
+        j->cubin[i].size = size;
+        return code;
+}
+
+static void compile_unit(void *ctx, int i)
+{
+        Job *j = ctx;
+        char key[33];
+        void *data;
+
+        unit_key(j, i, key);
+        memcpy(j->cubin[i].name, j->units->file[i].name, sizeof j->cubin[i].name);
+        if (!j->no_cache && cache_get(key, &data, &j->cubin[i].size)) {
+                j->cubin[i].data = data;
+                j->cached[i] = 1;
+                return;
+        }
+        j->code[i] = compile(j, i, &j->err[i]);
+        if (!j->code[i] && !j->no_cache)
+                cache_put(key, j->cubin[i].data, j->cubin[i].size);
+}
+
+int cuda_compile_units(const Nvrtc *n, const Pack *units, const Pack *headers, const char *arch, int no_cache,
+                       PackFile *cubin, int *n_cached, Err *e)
+{
+        char arch_option[64], include[640];
+        Job j = { .n = n, .units = units, .headers = headers, .no_cache = no_cache, .cubin = cubin };
+        int code = TGC_OK;
+
+        memset(cubin, 0, (size_t)units->n * sizeof *cubin);
+        snprintf(arch_option, sizeof arch_option, "--gpu-architecture=%.40s", arch);
+        snprintf(include, sizeof include, "-I%s", n->include);
+        j.option[j.n_options++] = arch_option;
+        j.option[j.n_options++] = "-std=c++17";
+        j.option[j.n_options++] = "-default-device";
+        j.option[j.n_options++] = "-w";
+        if (!strcmp(arch, "sm_90a"))
+                j.option[j.n_options++] = "-DTGC_SM90A=1";
+        if (*n->include)
+                j.option[j.n_options++] = include;
+        j.header_text = calloc((size_t)headers->n + 1, sizeof *j.header_text);
+        j.header_name = calloc((size_t)headers->n + 1, sizeof *j.header_name);
+        j.cached = calloc((size_t)units->n + 1, sizeof *j.cached);
+        j.code = calloc((size_t)units->n + 1, sizeof *j.code);
+        j.err = calloc((size_t)units->n + 1, sizeof *j.err);
+        if (!j.header_text || !j.header_name || !j.cached || !j.code || !j.err)
+                code = err_set(e, TGC_NO_MEMORY, "no memory to compile %d units", units->n);
+        else {
+                for (int h = 0; h < headers->n; h++) {
+                        j.header_text[h] = headers->file[h].data;
+                        j.header_name[h] = headers->file[h].name;
+                }
+                parallel_for(units->n, 16, compile_unit, &j);
+        }
+        for (int i = 0; i < units->n && !code; i++)
+                if (j.code[i])
+                        code = err_set(e, j.code[i], "%s", j.err[i].msg);
+        if (n_cached) {
+                *n_cached = 0;
+                for (int i = 0; j.cached && i < units->n; i++)
+                        *n_cached += j.cached[i];
+        }
+        free(j.header_text);
+        free(j.header_name);
+        free(j.cached);
+        free(j.code);
+        free(j.err);
+        return code;
+}
+
+void cubins_free(PackFile *cubin, int n)
+{
+        for (int i = 0; cubin && i < n; i++)
+                free((void *)cubin[i].data);
+        free(cubin);
+}
+
+/* sm_80, sm_90a, sm_120: digits, then perhaps one letter. */
+static int arch_ok(const Nvrtc *n, const char *arch)
+{
+        int want = 0, count = 0, list[128];
+        if (strncmp(arch, "sm_", 3) || arch[3] < '1' || arch[3] > '9')
+                return 0;
+        const char *p = arch + 3;
+        for (; *p >= '0' && *p <= '9' && want < 1000; p++)
+                want = want * 10 + (*p - '0');
+        if (*p && (p[1] || (*p != 'a' && *p != 'f')))
+                return 0;
+        if (n->nvrtcGetNumSupportedArchs(&count) || count < 1 || count > 128 || n->nvrtcGetSupportedArchs(list))
+                return 1;
+        while (count-- > 0)
+                if (list[count] == want)
+                        return 1;
+        return 0;
+}
+
+int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size, Err *e)
+{
+        Nvrtc n;
+        Pack units, headers;
+        int code = nvrtc_open(&n, 0, e);
+
+        *pack = 0;
+        if (code)
+                return code;
+        if (!arch_ok(&n, arch))
+                return err_set(e, TGC_USAGE, "NVRTC %d.%d does not know the architecture '%.40s'; give one like sm_80 "
+                               "or sm_90a", n.major, n.minor, arch);
+        if ((code = plan_source(plan, "cuda", &units, &headers, e)))
+                return code;
+        PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
+        code = cubin ? cuda_compile_units(&n, &units, &headers, arch, no_cache, cubin, 0, e)
+                     : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
+        if (!code)
+                code = pack_write(cubin, units.n, pack, size, e);
+        cubins_free(cubin, units.n);
+        pack_free(&units);
+        pack_free(&headers);
+        return code;
+}

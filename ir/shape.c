@@ -157,6 +157,15 @@ static void need_targets(Graph *g, Node *n, int x, int t)
                          shape_text(&r, b), type_text(IN(t), (char[256]){ 0 }), NAME(t));
 }
 
+int shape_norm_back(Graph *g, Node *n, Type *out)
+{
+        need_rank(g, n, 0, 1);
+        need_same(g, n, 0, 1);
+        out[0] = *IN(0);
+        out[1] = out[2] = type_of(DT_F32, 1, last(IN(0)));
+        return n->op == OP_LAYERNORM_BACK ? 3 : 2;
+}
+
 int shape_ce(Graph *g, Node *n, Type *out)
 {
         need_targets(g, n, 0, 1);

@@ -1,0 +1,97 @@
+/* compiler.h: from a model to the text and sources of a plan.
+ *
+ * Functions are grouped by the file that defines them. */
+#ifndef TGC_COMPILER_H
+#define TGC_COMPILER_H
+
+#include "../ir/ir.h"
+
+/* ---- model.c: what a reader returns ---- */
+
+/* One line of the map from checkpoint names to parameters (weight_map.h has the
+ * grammar).  The target's first axis is kept apart, so that merging parameters
+ * can move it. */
+typedef struct MapLine {
+        const char *param;
+        int64_t     begin, end, step;   /* rows of param; end 0: all of it */
+        const char *deeper;             /* further brackets, "" if none */
+        const char *rest;               /* "= NAME: shape | transforms", from the '=' on */
+        bool        optional;
+} MapLine;
+
+typedef struct Model {
+        Arena      *arena;
+        Graph      *graph;              /* forward: inputs ids, targets; outputs logits, loss [, aux_loss] */
+        const char *name;
+        MapLine    *map;
+        int         n_map, cap_map;
+        const char **ignore;            /* globs of checkpoint tensors that may go unused */
+        int         n_ignore;
+        int64_t     vocab, ctx;
+        const char *meta;               /* lines "meta KEY VALUE\n" */
+} Model;
+
+Model *model_new(const char *name);
+void   model_free(Model *m);
+void   model_map(Model *m, MapLine line);               /* strings are copied */
+void   model_ignore(Model *m, const char *glob);
+void   model_finish(Model *m);          /* checks outputs; adds a line for every parameter without one */
+
+/* ---- read/: a Model from a file; error_at on mistakes ---- */
+
+typedef struct ReadOptions {
+        const char *const *define;      /* -D key=value */
+        int         n_define;
+        const char *models_dir;         /* where `require` finds blocks.lua and the families; NULL: embedded */
+} ReadOptions;
+
+Model *read_lua(const char *path, const ReadOptions *o);
+Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);     /* for a HF folder */
+Model *read_json(const char *path);
+void   write_json(const Model *m, Text *out);           /* what read_json reads back */
+
+/* ---- passes/: one each, see the head of each file ---- */
+
+void simplify(Graph *g, Arena *tmp);
+void merge_linears(Model *m, Arena *tmp);
+void fuse_loss(Graph *g, Arena *tmp);           /* last linear + cross-entropy */
+void differentiate(Graph *g, Arena *tmp);
+void fuse_loss_grad(Graph *g, Arena *tmp);
+void fuse_norm_grad(Graph *g, Arena *tmp);
+void cache_kv(Graph *g, Arena *tmp);
+void last_token(Graph *g, Arena *tmp);          /* logits of the last token only */
+void precision(Graph *g, DType dt);
+void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */
+void recompute(Graph *g, Arena *tmp);
+typedef struct FuseNote FuseNote;
+void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
+void order(Graph *g, Arena *tmp);
+
+/* ---- pipeline.c ---- */
+
+typedef struct CompileOptions {
+        DType       dtype;
+        int         opt;                /* 0..3 */
+        bool        infer, train;
+        int         batch;              /* sequences: inference and training */
+        int         ctx;                /* cache size; 0: the model's */
+        int         chunk;              /* tokens of a prefill call; 0: chosen */
+        int         block;              /* training window T; 0: the model's ctx */
+        bool        cuda, cpu;          /* targets to write programs for */
+        bool        recompute;
+        const char *print_after;        /* pass name, or NULL */
+        bool        time_passes;
+} CompileOptions;
+
+typedef struct Compiled {
+        Text manifest, ir, fused, why;
+        Text program[2], source[2];     /* [TARGET_CUDA], [TARGET_CPU] */
+        Text memory, dot;
+        double *consts;                 /* arena `const`: bytes */
+        void *const_data; size_t const_size;
+} Compiled;
+
+void compile(Model *m, const CompileOptions *o, Compiled *out);
+void compiled_free(Compiled *c);
+
+#endif

@@ -1,0 +1,101 @@
+/* model.c: a forward graph with what belongs to it: the checkpoint map, the
+ * vocabulary, the context. */
+#include "compiler.h"
+#include <stdlib.h>
+#include <string.h>
+
+Model *model_new(const char *name)
+{
+        Graph *g = graph_new("forward");
+        Model *m = arena_alloc(g->arena, sizeof *m);
+        m->arena = g->arena;
+        m->graph = g;
+        m->name = arena_str(g->arena, name);
+        m->meta = "";
+        return m;
+}
+
+void model_free(Model *m)
+{
+        if (m)
+                arena_free(m->arena);
+}
+
+void model_map(Model *m, MapLine line)
+{
+        if (m->n_map == m->cap_map) {
+                int cap = m->cap_map ? m->cap_map * 2 : 64;
+                MapLine *p = arena_alloc(m->arena, (size_t)cap * sizeof *p);
+                if (m->n_map)
+                        memcpy(p, m->map, (size_t)m->n_map * sizeof *p);
+                m->map = p;
+                m->cap_map = cap;
+        }
+        line.param = arena_str(m->arena, line.param);
+        line.deeper = arena_str(m->arena, line.deeper ? line.deeper : "");
+        line.rest = arena_str(m->arena, line.rest);
+        if (!line.step)
+                line.step = 1;
+        m->map[m->n_map++] = line;
+}
+
+void model_ignore(Model *m, const char *glob)
+{
+        const char **p = arena_alloc(m->arena, (size_t)(m->n_ignore + 1) * sizeof *p);
+        if (m->n_ignore)
+                memcpy(p, m->ignore, (size_t)m->n_ignore * sizeof *p);
+        p[m->n_ignore++] = arena_str(m->arena, glob);
+        m->ignore = p;
+}
+
+static bool mapped(const Model *m, const char *param)
+{
+        for (int i = 0; i < m->n_map; i++)
+                if (!strcmp(m->map[i].param, param))
+                        return true;
+        return false;
+}
+
+static Node *input(Graph *g, const char *name)
+{
+        Ref r = graph_find(g, name);
+        return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
+}
+
+void model_finish(Model *m)
+{
+        Graph *g = m->graph;
+        Loc where = { g->n_nodes > 1 ? NODE(g, 1)->loc.file : NULL, 0, 0 };
+        Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss");
+        char t[256];
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                Node *n = NODE(g, r);
+                if (n->op == OP_INPUT && n->type.dt != DT_I32)
+                        error_at(n->loc, "input %%%s is %s; ids and targets are i32[B,T]", n->name, type_text(&n->type, t));
+                if (n->op != OP_PARAM || mapped(m, n->name))
+                        continue;
+                char d[64];
+                Text s = { 0 };
+                text_add(&s, "= %s:", n->name);
+                for (int i = 0; i < n->type.rank; i++)
+                        text_add(&s, "%s%s", i ? "x" : " ", dim_text(n->type.dim[i], d));
+                if (!n->type.rank)
+                        text_add(&s, " scalar");
+                model_map(m, (MapLine){ .param = n->name, .rest = s.s });
+                text_free(&s);
+        }
+        if (!logits && !loss)
+                error_at(where, "the model returns neither logits nor loss");
+        if (!input(g, "ids"))
+                error_at(where, "the model has no input `ids: i32[B,T]`");
+        if (logits) {
+                const Type *l = &NODE(g, logits)->type;
+                if (l->rank < 1 || !dim_is_const(l->dim[l->rank - 1]))
+                        error_at(NODE(g, logits)->loc, "logits must be [B,T,V], not %s", shape_text(l, t));
+                m->vocab = l->dim[l->rank - 1].n;
+        }
+        if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
+                error_at(NODE(g, loss)->loc, "the loss must be one number, not %s", shape_text(&NODE(g, loss)->type, t));
+        if (!m->ctx)
+                m->ctx = 1024;
+}

@@ -1,0 +1,81 @@
+/* fuse_norm_grad.c: a norm's backward and the gradients of its gain and bias in one pass.
+ *
+ *      rmsnorm_grad(x, mul(dy, gain)), colsum(mul(dy, rmsnorm(x)))   ->  rmsnorm_back(x, dy, gain)
+ *      the same for layernorm, with colsum(dy), the bias gradient
+ *
+ * x and dy are read once instead of twice, and the normalised value need not be
+ * kept for the backward pass. */
+#include "../compiler.h"
+#include <string.h>
+
+typedef struct Ctx {
+        Ref *dx_of;     /* norm_grad node -> itself when matched */
+        Ref *role;      /* node -> the norm_grad it belongs to */
+        int *item;      /* which output replaces it */
+        Ref *dy, *gain;
+        Ref *made;
+} Ctx;
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        Ctx *c = ctx;
+        Ref k = c->role[r];
+        if (!k)
+                return graph_copy_node(old, r, g, map);
+        Node *n = NODE(old, k);
+        if (!c->made[k]) {
+                Op op = n->op == OP_RMSNORM_GRAD ? OP_RMSNORM_BACK : OP_LAYERNORM_BACK;
+                c->made[k] = graph_add(g, op, (Ref[]){ map[n->in[0]], map[c->dy[k]], map[c->gain[k]] }, 3, &n->a, n->loc, n->name);
+        }
+        return graph_item(g, c->made[k], c->item[r], NODE(old, r)->name);
+}
+
+static Ref *refs(Arena *tmp, int n) { return arena_alloc(tmp, (size_t)n * sizeof(Ref)); }
+
+void fuse_norm_grad(Graph *g, Arena *tmp)
+{
+        int n = g->n_nodes;
+        Ctx c = { refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n) };
+        graph_count_uses(g);
+        for (Ref r = 1; r < n; r++) {
+                const Node *d = NODE(g, r), *m;
+                if (d->op != OP_RMSNORM_GRAD && d->op != OP_LAYERNORM_GRAD)
+                        continue;
+                m = NODE(g, d->in[1]);
+                if (m->op != OP_MUL || m->uses != 1 || NODE(g, m->in[1])->type.rank != 1 || NODE(g, m->in[0])->type.rank < 2)
+                        continue;
+                Ref dy = m->in[0], gain = m->in[1], dgain = 0, dbias = 0, first;
+                Op fwd = d->op == OP_RMSNORM_GRAD ? OP_RMSNORM : OP_LAYERNORM;
+                for (Ref s = 1; s < n; s++) {
+                        const Node *q = NODE(g, s), *p;
+                        if (q->op != OP_COLSUM || q->type.rank != 1 || c.role[s])
+                                continue;
+                        if (q->in[0] == dy) {
+                                dbias = s;
+                                continue;
+                        }
+                        p = NODE(g, q->in[0]);
+                        if (p->op == OP_MUL && p->uses == 1 && p->in[0] == dy && NODE(g, p->in[1])->op == fwd &&
+                            NODE(g, p->in[1])->in[0] == d->in[0] && NODE(g, p->in[1])->a.num.x == d->a.num.x)
+                                dgain = s;
+                }
+                if (!dgain || (fwd == OP_LAYERNORM && !dbias))
+                        continue;
+                first = r < dgain ? r : dgain;
+                if (first <= d->in[0] || first <= dy || first <= gain)
+                        continue;
+                c.role[r] = r;
+                c.role[dgain] = r;
+                c.item[dgain] = 1;
+                if (fwd == OP_LAYERNORM) {
+                        if (dbias <= d->in[0] || dbias <= gain)
+                                continue;
+                        c.role[dbias] = r;
+                        c.item[dbias] = 2;
+                }
+                c.dy[r] = dy;
+                c.gain[r] = gain;
+        }
+        graph_rebuild(g, visit, &c);
+        graph_sweep(g);
+}

@@ -1,0 +1,176 @@
+/* merge_linears.c: linears that read the same value become one.
+ * needs: types, the model's map.   keeps: types.   Runs before differentiation.
+ *
+ *      %q = matmul %x, %wq {tb=1}            %y = matmul %x, %wq_wk_wv {tb=1}
+ *      %k = matmul %x, %wk {tb=1}      ->    %q = slice %y {axis=2, len=64}
+ *      %v = matmul %x, %wv {tb=1}            %k = slice %y {axis=2, start=64, len=32} ...
+ *
+ * Weights are stored (N,K), so the rows of one follow those of the other.  A gate
+ * and an up projection of one width, multiplied later, are interleaved instead
+ * (step 2): the matmul's tail then has both factors in neighbouring columns
+ * and stores only the product.
+ * A parameter that something else reads, or that differs in initialiser,
+ * training or decay, stays alone.  The map's lines follow the rows. */
+#include "../compiler.h"
+#include <string.h>
+
+enum { MOST = 512 };
+
+typedef struct Merge {
+        Ref   first;            /* the matmul at which the merged one is built */
+        Ref  *part;             /* matmuls, in order */
+        int   n;
+        bool  interleave;
+        Ref   y;                /* new node, once built */
+} Merge;
+
+typedef struct Ctx { Merge *of; int *which; Model *m; } Ctx;    /* which[r]: 1 + index into of */
+
+static bool candidate(Graph *g, Ref r)
+{
+        const Node *n = NODE(g, r), *w;
+        if (n->op != OP_MATMUL || n->a.mm.ta || !n->a.mm.tb)
+                return false;
+        w = NODE(g, n->in[1]);
+        return w->op == OP_PARAM && w->type.rank == 2 && w->uses == 1 && NODE(g, n->in[0])->op != OP_PARAM;
+}
+
+static bool alike(Graph *g, Ref a, Ref b)
+{
+        const Node *x = NODE(g, NODE(g, a)->in[1]), *y = NODE(g, NODE(g, b)->in[1]);
+        return NODE(g, a)->in[0] == NODE(g, b)->in[0] && !memcmp(&x->a, &y->a, sizeof x->a);
+}
+
+/* The value of matmul r after a bias, reshapes and one activation, if it has one reader each. */
+static Ref follow(Graph *g, Ref r, const Ref *reader, bool *activated)
+{
+        *activated = false;
+        while (NODE(g, r)->uses == 1) {
+                Ref u = reader[r];
+                if (!u)
+                        return r;
+                Op op = NODE(g, u)->op;
+                if (op == OP_SILU || op == OP_GELU || op == OP_GELU_TANH || op == OP_SIGMOID || op == OP_RELU)
+                        *activated = true;
+                else if (op != OP_RESHAPE && !(op == OP_ADD && NODE(g, NODE(g, u)->in[1])->op == OP_PARAM))
+                        return r;
+                r = u;
+        }
+        return r;
+}
+
+/* Gate and up: one activated, and one mul reads both. */
+static bool gated(Graph *g, const Merge *m, const Ref *reader)
+{
+        bool a, b;
+        Ref x, y;
+        if (m->n != 2 || !shape_eq(&NODE(g, m->part[0])->type, &NODE(g, m->part[1])->type))
+                return false;
+        x = follow(g, m->part[0], reader, &a);
+        y = follow(g, m->part[1], reader, &b);
+        return a != b && reader[x] && reader[x] == reader[y] && NODE(g, reader[x])->op == OP_MUL;
+}
+
+static const char *short_name(const char *s)
+{
+        const char *dot = strrchr(s, '.');
+        if (dot && !strcmp(dot, ".weight")) {
+                while (dot > s && dot[-1] != '.')
+                        dot--;
+                return dot;
+        }
+        return dot ? dot + 1 : s;
+}
+
+static void move_map(Model *m, const char *from, const char *to, int64_t start, int64_t rows, int64_t step)
+{
+        for (int i = 0; i < m->n_map; i++) {
+                MapLine *l = &m->map[i];
+                if (strcmp(l->param, from))
+                        continue;
+                if (!l->end)
+                        l->end = rows;
+                l->begin = start + l->begin * step;
+                l->end = start + (l->end - 1) * step + 1;
+                l->step *= step;
+                l->param = to;
+        }
+}
+
+static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, Model *m)
+{
+        const Node *a = NODE(old, mg->part[0]), *w = NODE(old, a->in[1]);
+        Text name = { 0 };
+        int64_t rows = 0, at = 0;
+        text_add(&name, "%s", w->name);
+        for (int i = 1; i < mg->n && mg->n <= 4; i++)
+                text_add(&name, "_%s", short_name(NODE(old, NODE(old, mg->part[i])->in[1])->name));
+        if (mg->n > 4)
+                text_add(&name, "_x%d", mg->n);
+        for (int i = 0; i < mg->n; i++)
+                rows += NODE(old, NODE(old, mg->part[i])->in[1])->type.dim[0].n;
+        Type t = w->type;
+        t.dim[0] = DIM(rows);
+        Ref merged = graph_leaf(g, OP_PARAM, t, &w->a, w->loc, name.s);
+        text_free(&name);
+        for (int i = 0; i < mg->n; i++) {
+                const Node *p = NODE(old, NODE(old, mg->part[i])->in[1]);
+                if (mg->interleave)
+                        move_map(m, p->name, NODE(g, merged)->name, i, p->type.dim[0].n, mg->n);
+                else
+                        move_map(m, p->name, NODE(g, merged)->name, at, p->type.dim[0].n, 1);
+                at += p->type.dim[0].n;
+        }
+        Attr mm = { .mm = { 0, 1 } };
+        return graph_add(g, OP_MATMUL, (Ref[]){ map[a->in[0]], merged }, 2, &mm, a->loc, graph_name(g, a->name));
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        Ctx *c = ctx;
+        Merge *mg = c->which[r] ? &c->of[c->which[r] - 1] : NULL;
+        int64_t at = 0;
+        int i = 0;
+        if (!mg)
+                return graph_copy_node(old, r, g, map);
+        if (!mg->y)
+                mg->y = build(old, mg, g, map, c->m);
+        for (; mg->part[i] != r; i++)
+                at += NODE(old, NODE(old, mg->part[i])->in[1])->type.dim[0].n;
+        const Node *n = NODE(old, r);
+        int64_t len = n->type.dim[n->type.rank - 1].n;
+        Attr s = { .slice = { n->type.rank - 1, mg->interleave ? i : at, len, mg->interleave ? mg->n : 1 } };
+        return graph_add(g, OP_SLICE, &mg->y, 1, &s, n->loc, n->name);
+}
+
+void merge_linears(Model *m, Arena *tmp)
+{
+        Graph *g = m->graph;
+        size_t n = (size_t)g->n_nodes;
+        Ctx c = { arena_alloc(tmp, n * sizeof(Merge)), arena_alloc(tmp, n * sizeof(int)), m };
+        Ref *reader = arena_alloc(tmp, n * sizeof *reader);
+        int n_merge = 0;
+        graph_count_uses(g);
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < NODE(g, r)->n_in; i++)
+                        reader[NODE(g, r)->in[i]] = r;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                Merge mg = { .first = r };
+                if (c.which[r] || !candidate(g, r))
+                        continue;
+                mg.part = arena_alloc(tmp, MOST * sizeof *mg.part);
+                for (Ref s = r; s < g->n_nodes && mg.n < MOST; s++)
+                        if (!c.which[s] && candidate(g, s) && alike(g, r, s))
+                                mg.part[mg.n++] = s;
+                if (mg.n < 2)
+                        continue;
+                mg.interleave = gated(g, &mg, reader);
+                c.of[n_merge++] = mg;
+                for (int i = 0; i < mg.n; i++)
+                        c.which[mg.part[i]] = n_merge;
+        }
+        if (n_merge) {
+                graph_rebuild(g, visit, &c);
+                graph_sweep(g);
+        }
+}

@@ -1,0 +1,146 @@
+/* precision.c: choose the storage type of every value; arithmetic is float32.
+ * keeps: shapes, structure but for the casts that matmuls need.
+ *
+ * With policy bf16 or f16, parameters, caches and what is computed from them are
+ * stored in 16 bits.  Float32 stay: losses, statistics, sums, gradients of
+ * parameters, gate probabilities, tables, logits that leave the graph, and maps
+ * all of whose float inputs are float32.  A matmul takes operands of one type: the
+ * wider one is cast. */
+#include "../compiler.h"
+#include <stdlib.h>
+
+/* All readers (through views) are accumulations into float32 gradients. */
+static void mark_grads(Graph *g, bool *grad)
+{
+        for (Ref r = g->n_nodes - 1; r > 0; r--) {
+                const Node *n = NODE(g, r);
+                if (n->op == OP_ACCUM)
+                        grad[n->in[1]] = true;
+                else if (op_info[n->op].cls == CLASS_VIEW && grad[r] && n->op != OP_ITEM)
+                        grad[n->in[0]] = true;
+        }
+}
+
+/* Values that softmax, top-k or the outside read, through views and maps by parameters. */
+static void mark_wide(Graph *g, bool *wide)
+{
+        for (int i = 0; i < g->n_out; i++)
+                wide[g->out[i].ref] = true;
+        for (Ref r = g->n_nodes - 1; r > 0; r--) {
+                const Node *n = NODE(g, r);
+                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE || n->op == OP_LOGSUMEXP || n->op == OP_ARGMAX) && n->n_in)
+                        wide[n->in[0]] = true;
+                bool map = op_info[n->op].cls == CLASS_MAP && n->n_in && shape_eq(&n->type, &NODE(g, n->in[0])->type);
+                if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) && op_info[NODE(g, n->in[0])->op].cls != CLASS_LEAF)
+                        wide[n->in[0]] = true;
+        }
+}
+
+static bool is_narrow(Graph *g, Ref r)
+{
+        DType dt = NODE(g, r)->type.dt;
+        return dt == DT_BF16 || dt == DT_F16;
+}
+
+typedef struct Ctx { DType dt; bool *grad, *wide; } Ctx;
+
+static Ref cast_to(Graph *g, Ref r, DType dt)
+{
+        Type t = NODE(g, r)->type;
+        if (t.dt == dt)
+                return r;
+        t.dt = dt;
+        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc, graph_name(g, NODE(g, r)->name));
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        Ctx *c = ctx;
+        const Node *o = NODE(old, r);
+        Ref in[MAX_IN];
+        DType dt = DT_F32;
+        bool narrow = false;
+        for (int i = 0; i < o->n_in; i++) {
+                in[i] = map[o->in[i]];
+                narrow |= is_narrow(g, in[i]);
+        }
+        if (o->type.dt == DT_I32)
+                return graph_copy_node(old, r, g, map);
+        switch (o->op) {
+        case OP_PARAM: case OP_STATE:
+                dt = c->dt;
+                break;
+        case OP_CAST:
+                dt = o->type.dt;
+                break;
+        case OP_MATMUL: case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
+                if (narrow)
+                        for (int i = 0; i < 2; i++)
+                                in[i] = cast_to(g, in[i], c->dt);
+                dt = narrow && o->op != OP_EXPERT_GRAD && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+                break;
+        case OP_ATTENTION:
+                for (int i = 0; i < 3; i++)
+                        in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
+                dt = narrow ? c->dt : DT_F32;
+                break;
+        case OP_ATTENTION_GRAD:
+                in[5] = narrow ? cast_to(g, in[5], c->dt) : in[5];
+                dt = narrow ? c->dt : DT_F32;
+                break;
+        case OP_LINEAR_CE:
+                in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
+                break;
+        case OP_LINEAR_CE_GRAD:
+                in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
+                dt = narrow && !o->a.ce.both ? c->dt : DT_F32;
+                break;
+        case OP_SUM: case OP_ROWMAX: case OP_LOGSUMEXP: case OP_CE: case OP_COLSUM: case OP_SCATTER: case OP_TOPK: case OP_TOPK_GRAD:
+        case OP_CONST: case OP_SHARE: case OP_INV_TOKENS: case OP_SUMSQ: case OP_ADAMW: case OP_ACCUM: case OP_FILL:
+                break;
+        case OP_SOFTMAX: case OP_SOFTMAX_GRAD:          /* gates: small, and read by top-k */
+                break;
+        case OP_ITEM: {
+                Op from = NODE(g, in[0])->op;
+                int dx = from == OP_LINEAR_CE_GRAD && NODE(g, in[0])->a.ce.both ? 1 : -1;
+                if (from == OP_ATTENTION_GRAD || o->a.item.index == dx)
+                        dt = is_narrow(g, NODE(g, in[0])->in[0]) ? c->dt : DT_F32;
+                break;
+        }
+        case OP_INTERLEAVE:
+                dt = narrow ? c->dt : DT_F32;
+                break;
+        case OP_CONCAT:
+                if (narrow)
+                        for (int i = 0; i < o->n_in; i++)
+                                in[i] = cast_to(g, in[i], c->dt);
+                dt = narrow ? c->dt : DT_F32;
+                break;
+        case OP_GATHER: case OP_RESHAPE: case OP_EXPAND: case OP_SLICE: case OP_TRANSPOSE: case OP_APPEND:
+                dt = NODE(g, in[0])->type.dt;
+                break;
+        default:
+                dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+        }
+        Ref n = graph_copy_node(old, r, g, map);
+        /* casts were added before the copy was made; it reads them */
+        for (int i = 0; i < o->n_in; i++)
+                NODE(g, n)->in[i] = in[i];
+        NODE(g, n)->type.dt = dt;
+        return n;
+}
+
+void precision(Graph *g, DType dt)
+{
+        Ctx c = { dt, calloc((size_t)g->n_nodes, 1), calloc((size_t)g->n_nodes, 1) };
+        if (dt == DT_F32) {
+                free(c.grad);
+                free(c.wide);
+                return;
+        }
+        mark_grads(g, c.grad);
+        mark_wide(g, c.wide);
+        graph_rebuild(g, visit, &c);
+        free(c.grad);
+        free(c.wide);
+}

@@ -4,7 +4,7 @@
  * number of threads may encode and decode with one.  Everything it is built from
  * may be hostile; what it does not understand it refuses by name.
  *
- * Formulas that differ from one program to the next are settled like this:
+ * What ids a text gets:
  *   HF          ids equal those of Hugging Face tokenizers
  *   LLAMA2C     ids equal those of llama2.c's run.c (for text that is UTF-8)
  *   GPT2        encoder.json + vocab.bpe (or vocab.json + merges.txt), byte level
@@ -38,7 +38,8 @@ int  tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e
  * a folder with one of them or with encoder.json + vocab.bpe.  Beside a JSON
  * tokenizer, tokenizer_config.json, generation_config.json and config.json give
  * BOS, EOS and whether BOS is added.  vocab_hint (0: unknown) is the model's
- * vocabulary: tokenizer.bin is cut to it, and a tokenizer with larger ids is refused. */
+ * vocabulary: tokenizer.bin is cut to it, and encode refuses text that needs an id
+ * from there on (tokenizers may know more tokens than their model). */
 int  tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e);
 
 /* One self-contained blob (kind, settings, original bytes); *blob is malloc'ed.

@@ -1,0 +1,166 @@
+/* tok_build.c: what the readers of BPE vocabularies share. */
+#include <stdio.h>
+#include <cjson/cJSON.h>
+#include "tok.h"
+
+const char gpt2_regex[] =
+        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/* cJSON keeps strings NUL-ended, so one with \u0000 in it would be cut short unseen. */
+static bool has_nul_escape(const char *text, size_t n)
+{
+        const char *p = text, *end = text + n;
+
+        while ((p = memmem(p, (size_t)(end - p), "\\u0000", 6))) {
+                size_t slashes = 0;
+                while (p - slashes > text && p[-1 - (ptrdiff_t)slashes] == '\\')
+                        slashes++;
+                if (slashes % 2 == 0)
+                        return true;
+                p++;
+        }
+        return false;
+}
+
+int tok_json_parse(cJSON **out, const char *what, const char *text, size_t n, Err *e)
+{
+        const char *end = text;
+        size_t line = 1;
+
+        *out = NULL;
+        if (memchr(text, 0, n) || has_nul_escape(text, n))
+                return err_set(e, TGC_BAD_FILE, "%s: a NUL character in a string is not supported", what);
+        if ((*out = cJSON_ParseWithLengthOpts(text, n, &end, 0)))
+                return TGC_OK;
+        for (const char *p = text; p < end && p < text + n; p++)
+                line += *p == '\n';
+        return err_set(e, TGC_BAD_FILE, "%s:%zu: not JSON", what, line);
+}
+
+int tok_json_vocab(Tokenizer *t, const cJSON *vocab, Err *e)
+{
+        const cJSON *o;
+
+        if (!cJSON_IsObject(vocab))
+                return err_set(e, TGC_BAD_FILE, "tokenizer: the vocabulary is not an object of token: id");
+        cJSON_ArrayForEach(o, vocab) {
+                double id = cJSON_IsNumber(o) ? o->valuedouble : -1;
+                size_t n = strlen(o->string);
+                int rc;
+
+                if (!(id >= 0 && id < TOK_MAX_VOCAB) || id != (int)id)
+                        return err_set(e, TGC_BAD_FILE, "tokenizer: the id of token '%.60s' is not a whole number "
+                                       "from 0 to %d", o->string, TOK_MAX_VOCAB - 1);
+                if ((rc = vocab_put(&t->vocab, (int)id, o->string, n)) != VOCAB_OK)
+                        return vocab_error(rc, "tokenizer", (int)id, o->string, n, e);
+        }
+        return TGC_OK;
+}
+
+int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b, int rank, Err *e)
+{
+        char small[256], *both = n_a + n_b <= sizeof small ? small : malloc(n_a + n_b);
+        int left, right, whole;
+
+        if (!both)
+                return tok_no_memory(e);
+        memcpy(both, a, n_a);
+        memcpy(both + n_a, b, n_b);
+        left = vocab_find(&t->vocab, a, n_a);
+        right = vocab_find(&t->vocab, b, n_b);
+        whole = vocab_find(&t->vocab, both, n_a + n_b);
+        if (both != small)
+                free(both);
+        if (left < 0 || right < 0 || whole < 0)
+                return err_set(e, TGC_BAD_FILE, "tokenizer: merge %d, '%.*s' and '%.*s': %s is not in the vocabulary",
+                               rank, n_a > 60 ? 60 : (int)n_a, a, n_b > 60 ? 60 : (int)n_b, b,
+                               left < 0 ? "the first" : right < 0 ? "the second" : "their union");
+        return merges_put(&t->merges, left, right, rank, whole) == TGC_OK ? TGC_OK : tok_no_memory(e);
+}
+
+int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
+{
+        int known = vocab_find(&t->vocab, s, n), rc;
+        Added *p;
+
+        if (known < 0 && (rc = vocab_put(&t->vocab, a.id, s, n)) != VOCAB_OK)
+                return vocab_error(rc, "tokenizer: added_tokens", a.id, s, n, e);
+        if (known >= 0 && known != a.id)
+                return err_set(e, TGC_BAD_FILE, "tokenizer: added token '%.*s' has id %d, and %d in the vocabulary",
+                               n > 60 ? 60 : (int)n, s, a.id, known);
+        if (!(t->n_added & (t->n_added - 1))) {         /* at 0 and the powers of 2 */
+                p = realloc(t->added, (size_t)(t->n_added ? 2 * t->n_added : 1) * sizeof *p);
+                if (!p)
+                        return tok_no_memory(e);
+                t->added = p;
+        }
+        t->added[t->n_added++] = a;
+        if (!a.normalized)
+                return added_put(&t->raw, s, n, t->n_added - 1, e);
+
+        Buf b = {0};
+        rc = normalize(t->norm, t->n_norm, s, n, &b, e);
+        if (rc == TGC_OK)
+                rc = added_put(&t->normal, b.p, b.n, t->n_added - 1, e);
+        buf_free(&b);
+        return rc;
+}
+
+/* Room for one more step, or NULL. */
+static Split *new_split(Tokenizer *t, int op, Err *e)
+{
+        if (t->n_split == TOK_MAX_STEPS) {
+                err_set(e, TGC_BAD_FILE, "tokenizer: more than %d pre-tokenizer steps", TOK_MAX_STEPS);
+                return NULL;
+        }
+        t->split[t->n_split] = (Split){ .op = op };
+        return &t->split[t->n_split++];
+}
+
+int tok_split_regex(Tokenizer *t, const char *regex, int cut, bool invert, Err *e)
+{
+        Split *s = new_split(t, SPLIT_PATTERN, e);
+
+        if (!s)
+                return TGC_BAD_FILE;
+        s->cut = cut;
+        s->invert = invert;
+        return pattern_regex(&s->pattern, regex, e);
+}
+
+int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err *e)
+{
+        Split *s = new_split(t, SPLIT_PATTERN, e);
+
+        if (!s)
+                return TGC_BAD_FILE;
+        s->cut = cut;
+        s->invert = invert;
+        return pattern_literal(&s->pattern, text, strlen(text), e);
+}
+
+int tok_split_prefix(Tokenizer *t, const char *with, int when, Err *e)
+{
+        Split *s = new_split(t, SPLIT_PREFIX, e);
+
+        if (!s)
+                return TGC_BAD_FILE;
+        s->when = when;
+        snprintf(s->with, sizeof s->with, "%s", with);
+        return TGC_OK;
+}
+
+int tok_split_replace(Tokenizer *t, const char *what, const char *with, Err *e)
+{
+        Split *s = new_split(t, SPLIT_REPLACE, e);
+
+        if (!s)
+                return TGC_BAD_FILE;
+        snprintf(s->with, sizeof s->with, "%s", with);
+        return pattern_literal(&s->pattern, what, strlen(what), e);
+}
+
+int tok_split_bytes(Tokenizer *t, Err *e)
+{
+        return new_split(t, SPLIT_BYTES, e) ? TGC_OK : TGC_BAD_FILE;
+}

@@ -1,0 +1,199 @@
+/* tok_merge.c: byte pair merging in O(n log n).
+ *
+ * Symbols are a doubly linked list in an array.  A heap holds the pairs that could
+ * merge, lowest rank first, then leftmost.  A merge does not take stale pairs out
+ * of the heap; they are known when they surface, by their length: a symbol only
+ * ever grows, so the pair at `at` still has the length it had when it was put there
+ * exactly if both its halves are as they were. */
+#include "tok.h"
+
+/* ---- the table of pairs ------------------------------------------------------- */
+
+static uint64_t pair_key(int left, int right)
+{
+        return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
+}
+
+static Pair *pair_slot(const Merges *m, uint64_t key)
+{
+        uint64_t h = (key ^ m->seed) * 0x9e3779b97f4a7c15u;
+        size_t i;
+
+        h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
+        for (i = (size_t)(h >> 32) & (m->n_slot - 1); m->pair[i].key && m->pair[i].key != key;)
+                i = (i + 1) & (m->n_slot - 1);
+        return &m->pair[i];
+}
+
+static bool more_pairs(Merges *m)
+{
+        Merges old = *m;
+
+        if (m->n_pair + 1 <= m->n_slot / 2)
+                return true;
+        m->n_slot = old.n_slot ? 2 * old.n_slot : 1024;
+        if (!(m->pair = calloc(m->n_slot, sizeof *m->pair))) {
+                *m = old;
+                return false;
+        }
+        if (!m->seed)
+                m->seed = (uint64_t)(uintptr_t)m->pair * 0xff51afd7ed558ccdu;
+        for (size_t i = 0; i < old.n_slot; i++)
+                if (old.pair[i].key)
+                        *pair_slot(m, old.pair[i].key) = old.pair[i];
+        free(old.pair);
+        return true;
+}
+
+int merges_put(Merges *m, int left, int right, int rank, int id)
+{
+        uint64_t key = pair_key(left, right);
+        Pair *p;
+
+        if (!more_pairs(m))
+                return TGC_NO_MEMORY;
+        p = pair_slot(m, key);
+        m->n_pair += !p->key;
+        *p = (Pair){ key, rank, id };
+        return TGC_OK;
+}
+
+void merges_free(Merges *m)
+{
+        free(m->pair);
+        free(m->rank_of);
+        *m = (Merges){0};
+}
+
+/* ---- the heap ------------------------------------------------------------------ */
+
+static bool before(Cand a, Cand b)
+{
+        return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void sift_down(Cand *h, size_t n, size_t i)
+{
+        Cand c = h[i];
+        size_t k;
+
+        while ((k = 2 * i + 1) < n) {
+                if (k + 1 < n && before(h[k + 1], h[k]))
+                        k++;
+                if (!before(h[k], c))
+                        break;
+                h[i] = h[k];
+                i = k;
+        }
+        h[i] = c;
+}
+
+static void sift_up(Cand *h, size_t i)
+{
+        Cand c = h[i];
+
+        for (; i && before(c, h[(i - 1) / 2]); i = (i - 1) / 2)
+                h[i] = h[(i - 1) / 2];
+        h[i] = c;
+}
+
+/* ---- merging ------------------------------------------------------------------- */
+
+void work_put(MergeWork *w, int id, uint32_t at, uint32_t len)
+{
+        if (w->n == w->cap) {
+                size_t cap = w->cap ? 2 * w->cap : 64;
+                Sym *p = w->bad ? NULL : realloc(w->sym, cap * sizeof *p);
+                if (!p) {
+                        w->bad = true;
+                        return;
+                }
+                w->sym = p;
+                w->cap = cap;
+        }
+        w->sym[w->n] = (Sym){ id, at, len, (uint32_t)w->n - 1, (uint32_t)w->n + 1 };
+        w->n++;
+}
+
+/* Add symbol i and its right neighbour to the end of the heap, if they merge. */
+static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v, const char *text)
+{
+        const Sym *a = &w->sym[i], *b;
+        Cand c = { -1, -1, i, 0 };
+
+        if (a->next >= w->n)
+                return false;
+        b = &w->sym[a->next];
+        c.len = a->len + b->len;
+        if (m->by_text) {
+                if ((c.id = vocab_find(v, text + a->at, c.len)) >= 0)
+                        c.rank = m->rank_of[c.id];
+        } else if (m->n_pair) {
+                const Pair *p = pair_slot(m, pair_key(a->id, b->id));
+                if (p->key) {
+                        c.rank = p->rank;
+                        c.id = p->id;
+                }
+        }
+        if (c.rank < 0)
+                return false;
+        w->heap[w->n_heap++] = c;
+        return true;
+}
+
+void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids)
+{
+        /* One pair per symbol at first, and each merge takes one out for at most two put in. */
+        size_t need = 2 * w->n;
+
+        if (w->bad)
+                return;
+        if (need > w->heap_cap) {
+                Cand *p = realloc(w->heap, 2 * need * sizeof *p);
+                if (!p) {
+                        w->bad = true;
+                        return;
+                }
+                w->heap = p;
+                w->heap_cap = 2 * need;
+        }
+        w->n_heap = 0;
+        for (size_t i = 0; i < w->n; i++)
+                candidate(w, (uint32_t)i, m, v, text);
+        for (size_t i = w->n_heap / 2; i-- > 0;)
+                sift_down(w->heap, w->n_heap, i);
+
+        while (w->n_heap) {
+                Cand c = w->heap[0];
+                Sym *a = &w->sym[c.at], *b;
+
+                w->heap[0] = w->heap[--w->n_heap];
+                if (w->n_heap)
+                        sift_down(w->heap, w->n_heap, 0);
+                if (!a->len || a->next >= w->n)
+                        continue;
+                b = &w->sym[a->next];
+                if (a->len + b->len != c.len)
+                        continue;
+                a->id = c.id;
+                a->len = c.len;
+                a->next = b->next;
+                b->len = 0;
+                if (a->next < w->n)
+                        w->sym[a->next].prev = c.at;
+                if (candidate(w, c.at, m, v, text))
+                        sift_up(w->heap, w->n_heap - 1);
+                if (a->prev < w->n && candidate(w, a->prev, m, v, text))
+                        sift_up(w->heap, w->n_heap - 1);
+        }
+        for (size_t i = 0; i < w->n; i = w->sym[i].next)
+                ints_put(ids, w->sym[i].id);
+        w->n = 0;
+}
+
+void work_free(MergeWork *w)
+{
+        free(w->sym);
+        free(w->heap);
+        *w = (MergeWork){0};
+}

@@ -1,0 +1,228 @@
+/* tok_open.c: a tokenizer from a path, with the settings that lie beside it. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cjson/cJSON.h>
+#include "tok.h"
+
+/* ---- files ----------------------------------------------------------------------- */
+
+static int read_file(const char *path, Buf *out, Err *e)
+{
+        FILE *f = fopen(path, "rb");
+        char part[65536];
+        size_t n;
+
+        if (!f)
+                return err_set(e, errno == ENOENT ? TGC_BAD_FILE : TGC_IO, "%s: %s", path, strerror(errno));
+        while ((n = fread(part, 1, sizeof part, f)) && out->n + n <= TOK_MAX_FILE)
+                buf_put(out, part, n);
+        if (ferror(f)) {
+                err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
+                fclose(f);
+                return TGC_IO;
+        }
+        fclose(f);
+        if (n)
+                return err_set(e, TGC_BAD_FILE, "%s: larger than %d bytes", path, TOK_MAX_FILE);
+        return out->bad ? tok_no_memory(e) : TGC_OK;
+}
+
+/* folder/name as a new string, or NULL. */
+static char *join(const char *folder, size_t n, const char *name)
+{
+        char *p = NULL;
+
+        if (asprintf(&p, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name) < 0)
+                return NULL;
+        return p;
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+        struct stat st;
+        char *p = join(folder, strlen(folder), name);
+        bool there = p && stat(p, &st) == 0 && S_ISREG(st.st_mode);
+
+        free(p);
+        return there;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+        size_t n = strlen(s), k = strlen(end);
+        return n >= k && !strcmp(s + n - k, end);
+}
+
+/* ---- tokenizer_config.json, generation_config.json, config.json -------------------- */
+
+/* What the files say.  An earlier file wins for BOS; EOS ids add up. */
+typedef struct Config { int bos, adds_bos, eos[TOK_MAX_EOS], n_eos; } Config;
+
+static const cJSON *get(const cJSON *o, const char *key)
+{
+        const cJSON *c;
+
+        cJSON_ArrayForEach(c, o)
+                if (c->string && !strcmp(c->string, key))
+                        return c;
+        return NULL;
+}
+
+/* An id, a token's text, or an added token's object with the text as "content"; -1: none of them. */
+static int token_id(const Tokenizer *t, const cJSON *o)
+{
+        if (cJSON_IsObject(o))
+                o = get(o, "content");
+        if (cJSON_IsString(o))
+                return vocab_find(&t->vocab, o->valuestring, strlen(o->valuestring));
+        if (cJSON_IsNumber(o) && o->valuedouble == o->valueint && o->valueint >= 0 && o->valueint < t->vocab.n)
+                return o->valueint;
+        return -1;
+}
+
+static void add_eos(const Tokenizer *t, Config *c, const cJSON *o)
+{
+        int id = token_id(t, o);
+
+        for (int i = 0; i < c->n_eos; i++)
+                if (c->eos[i] == id)
+                        return;
+        if (id >= 0 && c->n_eos < TOK_MAX_EOS)
+                c->eos[c->n_eos++] = id;
+}
+
+static int read_config(const Tokenizer *t, const char *folder, size_t n, const char *name, Config *c, Err *e)
+{
+        char *path = join(folder, n, name);
+        const cJSON *x, *item;
+        Buf b = {0};
+        cJSON *o;
+        int rc;
+
+        if (!path)
+                return tok_no_memory(e);
+        if (access(path, F_OK) != 0) {                  /* every one of them may be missing */
+                free(path);
+                return TGC_OK;
+        }
+        rc = read_file(path, &b, e);
+        if (rc == TGC_OK)
+                rc = tok_json_parse(&o, path, b.n ? b.p : "", b.n, e);
+        if (rc == TGC_OK) {
+                static const char *const bos[] = { "bos_token", "bos_token_id" };
+                static const char *const eos[] = { "eos_token", "eos_token_id" };
+                for (int i = 0; i < 2; i++) {
+                        if (c->bos < 0)
+                                c->bos = token_id(t, get(o, bos[i]));
+                        x = get(o, eos[i]);
+                        if (cJSON_IsArray(x)) {
+                                cJSON_ArrayForEach(item, x)
+                                        add_eos(t, c, item);
+                        } else {
+                                add_eos(t, c, x);
+                        }
+                }
+                if (cJSON_IsBool(x = get(o, "add_bos_token")))
+                        c->adds_bos = cJSON_IsTrue(x);
+                cJSON_Delete(o);
+        }
+        buf_free(&b);
+        free(path);
+        return rc;
+}
+
+static int apply_configs(Tokenizer *t, const char *folder, size_t n, Err *e)
+{
+        static const char *const name[] = { "tokenizer_config.json", "generation_config.json", "config.json" };
+        Config c = { .bos = -1, .adds_bos = -1 };
+        int rc;
+
+        for (int i = 0; i < 3; i++)
+                if ((rc = read_config(t, folder, n, name[i], &c, e)) != TGC_OK)
+                        return rc;
+        if (c.n_eos && (rc = tokenizer_set_eos(t, c.eos, c.n_eos, e)) != TGC_OK)
+                return rc;
+        /* A template says what goes in front better than a single id does. */
+        return tokenizer_set_bos(t, t->n_prefix || c.bos < 0 ? t->bos : c.bos,
+                                 c.adds_bos >= 0 ? c.adds_bos : t->adds_bos, e);
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+/* second (NULL: none) follows the first file behind a NUL. */
+static int open_files(Tokenizer **out, const char *path, const char *second, int kind, int limit, Err *e)
+{
+        const char *slash = strrchr(path, '/');
+        Err why = {0};
+        Buf b = {0};
+        int rc = read_file(path, &b, &why);
+
+        if (rc == TGC_OK && second) {
+                buf_put(&b, "", 1);
+                rc = read_file(second, &b, &why);
+        }
+        if (rc == TGC_OK && kind == TOK_TIKTOKEN && b.n && b.p[0] == '\n')
+                rc = err_set(&why, TGC_BAD_FILE, "a sentencepiece model; convert it to tokenizer.json or tokenizer.bin");
+        if (rc == TGC_OK)
+                rc = tok_new(out, kind, limit, b.n ? b.p : "", b.n, &why);
+        if (rc == TGC_OK && (kind == TOK_HF || kind == TOK_GPT2))
+                rc = apply_configs(*out, path, slash ? (size_t)(slash - path) + 1 : 0, &why);
+        buf_free(&b);
+        if (rc == TGC_OK)
+                return TGC_OK;
+        tokenizer_free(*out);
+        *out = NULL;
+        if (strstr(why.msg, path))
+                return err_set(e, rc, "%s", why.msg);
+        return err_set(e, rc, "%s: %s", path, why.msg);
+}
+
+static int open_folder(Tokenizer **out, const char *folder, int limit, Err *e)
+{
+        static const struct { const char *first, *second; int kind; } known[] = {
+                { "tokenizer.json", NULL, TOK_HF },
+                { "encoder.json", "vocab.bpe", TOK_GPT2 },
+                { "vocab.json", "merges.txt", TOK_GPT2 },
+                { "tokenizer.model", NULL, TOK_TIKTOKEN },
+                { "tokenizer.bin", NULL, TOK_LLAMA2C }
+        };
+
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+                char *a, *b;
+                int rc;
+
+                if (!is_there(folder, known[i].first) || (known[i].second && !is_there(folder, known[i].second)))
+                        continue;
+                a = join(folder, strlen(folder), known[i].first);
+                b = known[i].second ? join(folder, strlen(folder), known[i].second) : NULL;
+                rc = a && (b || !known[i].second) ? open_files(out, a, b, known[i].kind, limit, e) : tok_no_memory(e);
+                free(a);
+                free(b);
+                return rc;
+        }
+        return err_set(e, TGC_BAD_FILE, "%s: no tokenizer.json, encoder.json + vocab.bpe, vocab.json + merges.txt, "
+                       "tokenizer.model or tokenizer.bin in this folder", folder);
+}
+
+int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
+{
+        static const struct { const char *end; int kind; } known[] = {
+                { ".json", TOK_HF }, { ".bin", TOK_LLAMA2C }, { ".tiktoken", TOK_TIKTOKEN }, { ".model", TOK_TIKTOKEN }
+        };
+        struct stat st;
+
+        *out = NULL;
+        if (vocab_hint < 0 || vocab_hint > TOK_MAX_VOCAB)
+                return err_set(e, TGC_USAGE, "tokenizer: a vocabulary of %d, at most %d", vocab_hint, TOK_MAX_VOCAB);
+        if (stat(path, &st) != 0)
+                return err_set(e, TGC_BAD_FILE, "%s: %s", path, strerror(errno));
+        if (S_ISDIR(st.st_mode))
+                return open_folder(out, path, vocab_hint, e);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                if (ends_with(path, known[i].end))
+                        return open_files(out, path, NULL, known[i].kind, vocab_hint, e);
+        return err_set(e, TGC_BAD_FILE, "%s: not a tokenizer; .json, .bin, .tiktoken, .model or a folder is expected",
+                       path);
+}

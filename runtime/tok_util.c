@@ -1,0 +1,154 @@
+/* tok_util.c: growing arrays, UTF-8, and character classes for the tokenizers. */
+#include "tok.h"
+#include <utf8proc.h>
+
+/* Room for n more elements of the given size; false, and the array as it was, when there is none. */
+static bool grow(void **p, size_t *cap, size_t n, size_t more, size_t size)
+{
+        size_t want = *cap ? *cap : 64;
+        void *q;
+
+        if (more <= *cap - n)
+                return true;
+        if (more > SIZE_MAX / 4 / size - n)
+                return false;
+        while (want < n + more)
+                want *= 2;
+        if (!(q = realloc(*p, want * size)))
+                return false;
+        *p = q;
+        *cap = want;
+        return true;
+}
+
+void buf_put(Buf *b, const void *p, size_t n)
+{
+        if (b->bad || !n)
+                return;
+        if (!grow((void **)&b->p, &b->cap, b->n, n, 1)) {
+                b->bad = true;
+                return;
+        }
+        memcpy(b->p + b->n, p, n);
+        b->n += n;
+}
+
+void buf_free(Buf *b)
+{
+        free(b->p);
+        *b = (Buf){0};
+}
+
+void ints_put(Ints *v, int x)
+{
+        if (v->bad)
+                return;
+        if (!grow((void **)&v->p, &v->cap, v->n, 1, sizeof *v->p)) {
+                v->bad = true;
+                return;
+        }
+        v->p[v->n++] = x;
+}
+
+void ints_free(Ints *v)
+{
+        free(v->p);
+        *v = (Ints){0};
+}
+
+int tok_no_memory(Err *e)
+{
+        return err_set(e, TGC_NO_MEMORY, "tokenizer: out of memory");
+}
+
+size_t utf8_get(const char *s, size_t n, uint32_t *cp)
+{
+        utf8proc_int32_t c;
+        utf8proc_ssize_t len = utf8proc_iterate((const utf8proc_uint8_t *)s, n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
+
+        if (len <= 0)
+                return 0;
+        *cp = (uint32_t)c;
+        return (size_t)len;
+}
+
+size_t utf8_put(char *s, uint32_t cp)
+{
+        return (size_t)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)s);
+}
+
+size_t utf8_valid(const char *s, size_t n)
+{
+        size_t i = 0, len;
+        uint32_t cp;
+
+        while (i < n) {
+                if ((unsigned char)s[i] < 0x80) {
+                        i++;
+                        continue;
+                }
+                if (!(len = utf8_get(s + i, n - i, &cp)))
+                        break;
+                i += len;
+        }
+        return i;
+}
+
+typedef struct Range { uint32_t from, to; } Range;
+
+static bool in_ranges(const Range *r, size_t n, uint32_t cp)
+{
+        for (size_t i = 0; i < n; i++)
+                if (cp >= r[i].from && cp <= r[i].to)
+                        return true;
+        return false;
+}
+#define IN_RANGES(r, cp) in_ranges(r, sizeof (r) / sizeof *(r), cp)
+
+bool cp_is_space(uint32_t cp)
+{
+        static const Range space[] = {
+                { 0x9, 0xd }, { 0x20, 0x20 }, { 0x85, 0x85 }, { 0xa0, 0xa0 }, { 0x1680, 0x1680 }, { 0x2000, 0x200a },
+                { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x3000, 0x3000 }
+        };
+        return IN_RANGES(space, cp);
+}
+
+bool cp_is_word(uint32_t cp)
+{
+        static const Range more[] = {           /* Join_Control, and the symbols among Other_Alphabetic */
+                { 0x200c, 0x200d }, { 0x24b6, 0x24e9 }, { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 }
+        };
+
+        switch (utf8proc_category((utf8proc_int32_t)cp)) {
+        case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
+        case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
+        case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
+                return true;
+        default:
+                return IN_RANGES(more, cp);
+        }
+}
+
+/* Printable Latin-1 stands for itself; the 33 + 34 + 1 other bytes follow from U+0100 in order. */
+uint32_t byte_level_cp(unsigned char b)
+{
+        if (b < 33)
+                return 256u + b;
+        if (b < 127)
+                return b;
+        if (b < 161)
+                return 256u + 33 + (b - 127u);
+        return b == 173 ? 256 + 33 + 34 : b;
+}
+
+int byte_level_byte(uint32_t cp)
+{
+        if (cp < 256)
+                return byte_level_cp((unsigned char)cp) == cp ? (int)cp : -1;
+        if (cp < 256 + 33)
+                return (int)cp - 256;
+        if (cp < 256 + 33 + 34)
+                return (int)cp - 256 - 33 + 127;
+        return cp == 256 + 33 + 34 ? 173 : -1;
+}

@@ -161,7 +161,7 @@ struct Panel {
                         if constexpr (Rows::GATHER)
                                 p = src + at[i] + (valid ? k : 0);
                         else
-                                p = src + inside(first + row(i), 1) * ld + (valid ? k : 0);
+                                p = src + rows(inside(first + row(i), 1)) * ld + (valid ? k : 0);
                         return valid;
                 } else {
                         const int k = k0 + row(i);

@@ -2,7 +2,8 @@
  * the registers, nothing is packed.
  *
  * A tile is a range of output columns for all M rows; a small layer is one tile.
- * Every tile asks the head for all of X (M x K): the head must be pure. */
+ * Every tile asks the head for all of X (M x K): the head must be pure.  An output
+ * is summed in an order that depends only on K and the vector width. */
 #ifndef TGC_CPU_MATVEC_H
 #define TGC_CPU_MATVEC_H
 
@@ -12,11 +13,258 @@
  * folded into W or the head's business. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
-enum { MATVEC_K_MAX = 32768 };  /* largest M*K: beyond it use matmul_task */
+enum {
+        MATVEC_M_MAX = 8,
+        MATVEC_K_MAX = 131072,          /* largest M * (K + 32): beyond it use matmul_task */
+        MATVEC_NT = 512,                /* most columns of a tile */
+        MATVEC_WORK = 65536             /* weights of a tile, about */
+};
 
-/* w as Mat b of matmul_task: op(W) is (K,N); trans 1: stored (N,K). */
-TGC_INLINE long matvec_tiles(long N, long K);
+/* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
+TGC_INLINE Vec vec_sums(Vec *s)
+{
+#ifdef TGC_SHUFFLE
+#define LO(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) - (h) : (l))
+#define HI(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) : (l) + (h))
+#if TGC_VEC == 16
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h), \
+        f(8, h), f(9, h), f(10, h), f(11, h), f(12, h), f(13, h), f(14, h), f(15, h)
+#elif TGC_VEC == 8
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h)
+#else
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h)
+#endif
+/* Vectors i and i+h, each in groups of h lanes, become one with twice as many rows. */
+#define FOLD(h) for (int i = 0; i < h; i++) \
+        s[i] = TGC_SHUFFLE(s[i], s[i + h], LANES(LO, h)) + TGC_SHUFFLE(s[i], s[i + h], LANES(HI, h));
+#if TGC_VEC == 16
+        FOLD(8)
+#endif
+#if TGC_VEC >= 8
+        FOLD(4)
+#endif
+        FOLD(2)
+        FOLD(1)
+#undef FOLD
+#undef LANES
+#undef LO
+#undef HI
+        return s[0];
+#else
+        float x[TGC_VEC];
+        for (int i = 0; i < TGC_VEC; i++)
+                x[i] = vec_sum(s[i]);
+        return vec_load(x);
+#endif
+}
+
+/* s[i*R + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k; `part` of it only
+ * where K < TGC_VEC. */
+TGC_INLINE void matvec_step(int m, int R, int part, int ty, const void *w, const long *row, long k,
+                            const float *x, long ldx, Vec *s)
+{
+#pragma GCC unroll 16
+        for (int r = 0; r < R; r++) {
+                Vec v = part ? vec_load_part(ty, w, row[r] + k, part) : vec_load_ty(ty, w, row[r] + k);
+#pragma GCC unroll 16
+                for (int i = 0; i < m; i++)
+                        s[i * R + r] = v * vec_load(x + i * ldx) + s[i * R + r];
+        }
+}
+
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W at a time,
+ * m*R <= TGC_VEC.  x has TGC_VEC more elements a row than K (matvec_pad); they
+ * hold its last vector, with zeros for what the whole vectors have had already: so
+ * the last load of a row of W may begin early instead of ending late. */
+TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long ld, long N, long K,
+                            const float *x, long ldx, float *y, long ldy)
+{
+        long part = K % TGC_VEC, whole = K - part;
+        for (long j = 0; j < N; j += R) {
+                Vec s[TGC_VEC];
+                long row[TGC_VEC];
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++)
+                        row[r] = at + (j + r < N ? j + r : N - 1) * ld;
+#pragma GCC unroll 16
+                for (int i = 0; i < TGC_VEC; i++)
+                        s[i] = vec_all(0.f);
+                for (long k = 0; k < whole; k += TGC_VEC)
+                        matvec_step(m, R, 0, ty, w, row, k, x + k, ldx, s);
+                if (part && whole)
+                        matvec_step(m, R, 0, ty, w, row, K - TGC_VEC, x + K, ldx, s);
+                else if (part)
+                        matvec_step(m, R, (int)part, ty, w, row, 0, x + K, ldx, s);
+                float out[TGC_VEC];
+                vec_store(out, vec_sums(s));
+                for (int i = 0; i < m; i++)
+                        for (int r = 0; r < R && j + r < N; r++)
+                                y[i * ldy + j + r] = out[i * R + r];
+        }
+}
+
+/* Fill x[K..K + TGC_VEC) as matvec_dots wants it. */
+TGC_INLINE void matvec_pad(float *x, long K)
+{
+        long part = K % TGC_VEC;
+        for (long l = 0; l < TGC_VEC; l++)
+                x[K + l] = 0.f;
+        for (long l = 0; l < part; l++)
+                x[K + (K < TGC_VEC ? l : TGC_VEC - part + l)] = x[K - part + l];
+}
+
+/* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
+ * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
+ * other. */
+TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at, long ld, long K,
+                            const float *x, long ldx, float *y, long ldy, int add)
+{
+        Vec s[8][4];                    /* [phase * m + row][column vector] */
+#pragma GCC unroll 8
+        for (int i = 0; i < P * m; i++)
+#pragma GCC unroll 4
+                for (int c = 0; c < C; c++)
+                        s[i][c] = vec_all(0.f);
+        for (long k = 0; k < K; k += P)
+#pragma GCC unroll 8
+                for (int p = 0; p < P; p++) {
+                        if (k + p >= K)
+                                break;
+#pragma GCC unroll 4
+                        for (int c = 0; c < C; c++) {
+                                long i = at + (k + p) * ld + c * TGC_VEC;
+                                Vec v = part ? vec_load_part(ty, w, i, part) : vec_load_ty(ty, w, i);
+#pragma GCC unroll 8
+                                for (int r = 0; r < m; r++)
+                                        s[p * m + r][c] = v * vec_all(x[r * ldx + k + p]) + s[p * m + r][c];
+                        }
+                }
+#pragma GCC unroll 8
+        for (int r = 0; r < m; r++)
+#pragma GCC unroll 4
+                for (int c = 0; c < C; c++) {
+                        Vec t = s[r][c];
+                        float *o = y + r * ldy + c * TGC_VEC;
+#pragma GCC unroll 8
+                        for (int p = 1; p < P; p++)
+                                t += s[p * m + r][c];
+                        if (part || from) {
+                                float out[TGC_VEC];
+                                vec_store(out, t);
+                                for (int l = from; l < (part ? part : TGC_VEC); l++)
+                                        o[l] = add ? o[l] + out[l] : out[l];
+                        } else {
+                                vec_store(o, add ? vec_load(o) + t : t);
+                        }
+                }
+}
+
+/* y[i*ldy + j] (+)= sum_k x[i*ldx + k] w[at + k*ld + j], j < N, i < m. */
+TGC_INLINE void matvec_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N, long K,
+                             const float *x, long ldx, float *y, long ldy, int add)
+{
+        long j = 0;
+        for (; j + C * TGC_VEC <= N; j += C * TGC_VEC)
+                matvec_axpy(m, C, P, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+        for (; j + TGC_VEC <= N; j += TGC_VEC)
+                matvec_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+        int part = (int)(N % TGC_VEC);
+        if (part && j > 0)              /* the last vector begins early and computes some columns twice */
+                matvec_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
+                            y + N - TGC_VEC, ldy, add);
+        else if (part)
+                matvec_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
+}
+
+/* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
+TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
+                            const float *x, long ldx, float *y, long ldy, int add)
+{
+        enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
+        for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
+                now = m < MOST ? m : MOST;
+#define MATVEC_CASE(n) case n: \
+        if (trans) matvec_dots(n, n == 1 ? TGC_VEC : n == 2 ? TGC_VEC / 2 : n <= 4 ? TGC_VEC / 4 : \
+                               TGC_VEC < 16 ? 1 : 2, ty, w, at, ld, N, K, x, ldx, y, ldy); \
+        else matvec_axpys(n, n <= 2 ? 4 : n <= 4 ? 2 : 1, n == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+        break;
+                switch (now) {
+                MATVEC_CASE(1) MATVEC_CASE(2) MATVEC_CASE(3) MATVEC_CASE(4)
+#if TGC_VEC >= 8
+                MATVEC_CASE(5) MATVEC_CASE(6) MATVEC_CASE(7) MATVEC_CASE(8)
+#endif
+                }
+#undef MATVEC_CASE
+        }
+}
+
+/* Standardise x[0..K) in place; returns rstd, and the mean through *mean. */
+TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
+{
+        Vec s = vec_all(0.f), q = vec_all(0.f);
+        float tail = 0.f, m = 0.f;
+        long k = 0;
+        if (norm == NORM_LAYER) {
+                for (; k + TGC_VEC <= K; k += TGC_VEC)
+                        s += vec_load(x + k);
+                for (; k < K; k++)
+                        tail += x[k];
+                m = (vec_sum(s) + tail) / (float)K;
+        }
+        tail = 0.f;
+        for (k = 0; k + TGC_VEC <= K; k += TGC_VEC) {
+                Vec d = vec_load(x + k) - m;
+                q = d * d + q;
+        }
+        for (; k < K; k++)
+                tail += (x[k] - m) * (x[k] - m);
+        float rstd = 1.f / sqrtf((vec_sum(q) + tail) / (float)K + eps);
+        for (k = 0; k < K; k++)
+                x[k] = (x[k] - m) * rstd;
+        *mean = m;
+        return rstd;
+}
+
+/* Rows row.. (m of them) of the head into x, ldx >= K + TGC_VEC apart. */
+TGC_INLINE void matvec_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
+                            const void *args, HeadFn *head)
+{
+        float mean;
+        for (int i = 0; i < m; i++, x += ldx) {
+                for (long k = 0; k < K; k += TGC_SEG)
+                        head(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
+                if (norm != NORM_NONE)
+                        norm_row(norm, eps, x, K, &mean);
+                matvec_pad(x, K);
+        }
+}
+
+/* ---- the task ---------------------------------------------------------- */
+
+TGC_INLINE long matvec_nt(long K)
+{
+        long n = MATVEC_WORK / tgc_max(K, 1) / 64 * 64;
+        return n < 64 ? 64 : n > MATVEC_NT ? MATVEC_NT : n;
+}
+
+/* w as Mat b of matmul_task: op(W) is (K,N); trans 1: stored (N,K).  N <= MATVEC_NT is one
+ * tile: then the head is asked once. */
+TGC_INLINE long matvec_tiles(long N, long K)
+{
+        return N <= MATVEC_NT && N * K <= 2 * MATVEC_WORK ? 1 : tgc_ceil_div(N, matvec_nt(K));
+}
+
 TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                            const void *args, HeadFn head, TailFn tail);
+                            const void *args, HeadFn *head, TailFn *tail)
+{
+        long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
+        long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
+        float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX;
+        matvec_fill(norm, eps, M, 0, K, x, ldx, args, head);
+        matvec_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, MATVEC_NT, 0);
+        for (int i = 0; i < M; i++)
+                for (long j = 0; j < n; j += TGC_SEG)
+                        tail(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * MATVEC_NT + j);
+}
 
 #endif

@@ -44,40 +44,158 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#if defined __AVX2__
+#include <immintrin.h>
+#endif
 #include "rt.h"
 
 #define TGC_SEG 256
 #define TGC_ROW_MAX 262144              /* longest row kept in scratch, elements */
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
-
-typedef uint16_t bf16;
-typedef _Float16 f16;
+#define TGC_NOINLINE static __attribute__((noinline, unused))
 
 typedef void HeadFn(const void *args, long row, int col, int n, float *v);
 typedef void TailFn(const void *args, long row, int col, int n, float *v);
 
-TGC_INLINE float bf16_to_float(bf16 x)
-{
-        union { uint32_t u; float f; } c = { (uint32_t)x << 16 };
-        return c.f;
-}
+TGC_INLINE long tgc_min(long a, long b) { return a < b ? a : b; }
+TGC_INLINE long tgc_max(long a, long b) { return a > b ? a : b; }
+TGC_INLINE long tgc_ceil_div(long a, long b) { return (a + b - 1) / b; }
+
+/* ---- storage types ----------------------------------------------------- */
+
+typedef uint16_t bf16;
+typedef struct f16 { uint16_t u; } f16;         /* a struct, so that it converts only through its functions */
+
+/* The same as constants, in the order of the compiler's DType. */
+enum { TY_F32, TY_BF16, TY_F16, TY_I32 };
+
+TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
+TGC_INLINE const void *ty_at(int ty, const void *p, long i) { return (const char *)p + i * ty_size(ty); }
+
+TGC_INLINE uint32_t float_bits(float x) { union { float f; uint32_t u; } c = { x }; return c.u; }
+TGC_INLINE float float_of_bits(uint32_t u) { union { uint32_t u; float f; } c = { u }; return c.f; }
+
+TGC_INLINE float bf16_to_float(bf16 x) { return float_of_bits((uint32_t)x << 16); }
 
 /* Round to nearest even; NaN stays NaN. */
 TGC_INLINE bf16 bf16_from_float(float x)
 {
-        union { float f; uint32_t u; } c = { x };
-        if ((c.u & 0x7fffffffu) > 0x7f800000u)
-                return (bf16)(c.u >> 16 | 0x40);
-        return (bf16)((c.u + 0x7fffu + (c.u >> 16 & 1)) >> 16);
+        uint32_t u = float_bits(x);
+        uint32_t r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+        return (bf16)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40 : r);
 }
 
-/* n neighbouring elements to and from float. */
+/* The multiplication moves the exponent to its place, for denormals too. */
+TGC_INLINE float f16_to_float(f16 x)
+{
+        uint32_t m = (uint32_t)(x.u & 0x7fff) << 13;
+        uint32_t big = (x.u & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+        return float_of_bits(float_bits(float_of_bits(m) * 0x1p112f) | big | (uint32_t)(x.u & 0x8000) << 16);
+}
+
+/* Round to nearest even: below 2^-14 by adding 1/2, whose last bit is that of a denormal
+ * half; above in integers. */
+TGC_INLINE f16 f16_from_float(float x)
+{
+        uint32_t u = float_bits(x), a = u & 0x7fffffffu, sign = u >> 16 & 0x8000;
+        uint32_t small = float_bits(float_of_bits(a) + 0.5f) - 0x3f000000u;
+        uint32_t normal = ((a + 0xfffu + (a >> 13 & 1)) >> 13) - (112u << 10);
+        uint32_t r = a < 0x38800000u ? small : normal;
+        r = a >= 0x477ff000u ? 0x7c00 : r;
+        r = a > 0x7f800000u ? 0x7e00 : r;
+        return (f16){ (uint16_t)(sign | r) };
+}
+
+/* ---- vectors of the widest registers at hand ---------------------------- */
+
+#if defined __AVX512F__
+#define TGC_VEC 16
+#elif defined __AVX__
+#define TGC_VEC 8
+#else
+#define TGC_VEC 4
+#endif
+typedef float Vec __attribute__((vector_size(4 * TGC_VEC)));
+
+#if defined __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define TGC_SHUFFLE __builtin_shufflevector
+#endif
+#endif
+
+/* p need not be aligned. */
+TGC_INLINE Vec vec_load(const float *p) { Vec v; memcpy(&v, p, sizeof v); return v; }
+TGC_INLINE void vec_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
+TGC_INLINE Vec vec_all(float x) { return x - (Vec){ 0 }; }
+
+/* Sum of the elements, always by halves. */
+TGC_INLINE float vec_sum(Vec v)
+{
+        float x[TGC_VEC];
+        memcpy(x, &v, sizeof v);
+        for (int h = TGC_VEC / 2; h; h /= 2)
+                for (int i = 0; i < h; i++)
+                        x[i] += x[i + h];
+        return x[0];
+}
+
+#if defined __AVX512F__
+TGC_INLINE Vec vec_load_bf16(const bf16 *p)
+{
+        return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16);
+}
+TGC_INLINE Vec vec_load_f16(const f16 *p)
+{
+        return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+TGC_INLINE void vec_store_f16(f16 *p, Vec v)
+{
+        _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined __AVX2__ && defined __F16C__
+TGC_INLINE Vec vec_load_bf16(const bf16 *p)
+{
+        return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
+}
+TGC_INLINE Vec vec_load_f16(const f16 *p)
+{
+        return (Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+TGC_INLINE void vec_store_f16(f16 *p, Vec v)
+{
+        _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
+#else
+TGC_INLINE Vec vec_load_bf16(const bf16 *p)
+{
+        float x[TGC_VEC];
+        for (int i = 0; i < TGC_VEC; i++)
+                x[i] = bf16_to_float(p[i]);
+        return vec_load(x);
+}
+TGC_INLINE Vec vec_load_f16(const f16 *p)
+{
+        float x[TGC_VEC];
+        for (int i = 0; i < TGC_VEC; i++)
+                x[i] = f16_to_float(p[i]);
+        return vec_load(x);
+}
+TGC_INLINE void vec_store_f16(f16 *p, Vec v)
+{
+        float x[TGC_VEC];
+        vec_store(x, v);
+        for (int i = 0; i < TGC_VEC; i++)
+                p[i] = f16_from_float(x[i]);
+}
+#endif
+
+/* ---- n neighbouring elements to and from float -------------------------- */
+
 #define TGC_LOADER(T, conv) \
 TGC_INLINE void load_##T(float *restrict v, const T *restrict p, int n) \
 { for (int i = 0; i < n; i++) { T x = p[i]; v[i] = conv; } }
 TGC_LOADER(float, x)
 TGC_LOADER(bf16, bf16_to_float(x))
-TGC_LOADER(f16, (float)x)
 TGC_LOADER(int, (float)x)
 
 #define TGC_STORER(T, conv) \
@@ -85,16 +203,27 @@ TGC_INLINE void store_##T(T *restrict p, const float *restrict v, int n) \
 { for (int i = 0; i < n; i++) { float x = v[i]; p[i] = conv; } }
 TGC_STORER(float, x)
 TGC_STORER(bf16, bf16_from_float(x))
-TGC_STORER(f16, (f16)x)
 TGC_STORER(int, (int)x)
 
-/* Storage types as constants; same order as the compiler's DType. */
-enum { TY_F32, TY_BF16, TY_F16, TY_I32 };
+TGC_INLINE void load_f16(float *restrict v, const f16 *restrict p, int n)
+{
+        int i = 0;
+        for (; i + TGC_VEC <= n; i += TGC_VEC)
+                vec_store(v + i, vec_load_f16(p + i));
+        for (; i < n; i++)
+                v[i] = f16_to_float(p[i]);
+}
 
-TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
-TGC_INLINE const void *ty_at(int ty, const void *p, long i) { return (const char *)p + i * ty_size(ty); }
+TGC_INLINE void store_f16(f16 *restrict p, const float *restrict v, int n)
+{
+        int i = 0;
+        for (; i + TGC_VEC <= n; i += TGC_VEC)
+                vec_store_f16(p + i, vec_load(v + i));
+        for (; i < n; i++)
+                p[i] = f16_from_float(v[i]);
+}
 
-/* Elements p[i..i+n) of storage type ty. */
+/* Elements p[i..i+n) of type ty. */
 TGC_INLINE void ty_load(int ty, float *restrict v, const void *p, long i, int n)
 {
         switch (ty) {
@@ -117,13 +246,41 @@ TGC_INLINE void ty_store(int ty, void *p, long i, const float *restrict v, int n
 
 TGC_INLINE float ty_get(int ty, const void *p, long i)
 {
-        float v;
-        ty_load(ty, &v, p, i, 1);
-        return v;
+        switch (ty) {
+        case TY_F32:  return ((const float *)p)[i];
+        case TY_BF16: return bf16_to_float(((const bf16 *)p)[i]);
+        case TY_F16:  return f16_to_float(((const f16 *)p)[i]);
+        default:      return (float)((const int *)p)[i];
+        }
 }
 
-TGC_INLINE long tgc_min(long a, long b) { return a < b ? a : b; }
-TGC_INLINE long tgc_max(long a, long b) { return a > b ? a : b; }
-TGC_INLINE long tgc_ceil_div(long a, long b) { return (a + b - 1) / b; }
+/* Elements p[i..i+TGC_VEC). */
+TGC_INLINE Vec vec_load_ty(int ty, const void *p, long i)
+{
+        float x[TGC_VEC];
+        switch (ty) {
+        case TY_F32:  return vec_load((const float *)p + i);
+        case TY_BF16: return vec_load_bf16((const bf16 *)p + i);
+        case TY_F16:  return vec_load_f16((const f16 *)p + i);
+        default:      load_int(x, (const int *)p + i, TGC_VEC); return vec_load(x);
+        }
+}
+
+/* Elements p[i..i+n), n < TGC_VEC, the rest 0; nothing beyond is read. */
+TGC_INLINE Vec vec_load_part(int ty, const void *p, long i, int n)
+{
+#if defined __AVX512F__
+        if (ty == TY_F32)
+                return (Vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), (const float *)p + i);
+#endif
+        float x[TGC_VEC] = { 0 };
+        for (int j = 0; j < n; j++)
+                x[j] = ty_get(ty, p, i + j);
+        return vec_load(x);
+}
+
+/* Scratch of the running task: contents do not outlive it. */
+#define TGC_SCRATCH 320000
+static _Thread_local float tgc_scratch[TGC_SCRATCH] __attribute__((aligned(64), unused));
 
 #endif

@@ -1,0 +1,157 @@
+/* cpu_bench.c: the C kernels against the core's own peak, one thread.
+ *
+ *      cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math
+ *         -Iruntime -Icodegen/kernels tests/bench/cpu_bench.c -o build/cpu_bench -lm && build/cpu_bench
+ *
+ * Every figure is the best of several runs: the machine may be shared. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "cpu_matvec.h"
+
+static double now(void)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Best time of one `stmt`, repeated to fill about a millisecond per sample. */
+#define BEST(best, stmt) do { \
+        double t0_ = now(); stmt; double one_ = now() - t0_; \
+        int reps_ = one_ > 1e-3 ? 1 : (int)(1e-3 / (one_ + 1e-9)) + 1; \
+        best = 1e9; \
+        for (int s_ = 0; s_ < 40; s_++) { \
+                t0_ = now(); \
+                for (int r_ = 0; r_ < reps_; r_++) { stmt; } \
+                double t_ = (now() - t0_) / reps_; \
+                if (t_ < best) best = t_; \
+        } } while (0)
+
+static float *data(long n)
+{
+        float *p = aligned_alloc(64, (size_t)(n + 64) / 16 * 64 + 64);
+        for (long i = 0; i < n; i++)
+                p[i] = (float)rand() / (float)RAND_MAX - .5f;
+        return p;
+}
+
+/* Independent multiply-adds in registers: what one core can do. */
+static __attribute__((noinline)) float peak_loop(long n)
+{
+        Vec s[12];
+        for (int i = 0; i < 12; i++)
+                s[i] = vec_all((float)i);
+        Vec x = vec_all(1.0001f), y = vec_all(.5f);
+        for (long r = 0; r < n; r++) {
+#pragma GCC unroll 12
+                for (int i = 0; i < 12; i++)
+                        s[i] = s[i] * x + y;
+        }
+        for (int i = 1; i < 12; i++)
+                s[0] += s[i];
+        return vec_sum(s[0]);
+}
+
+typedef struct Out { float *p; long ld; } Out;
+TGC_INLINE void put(const void *args, long row, int col, int n, float *v)
+{
+        const Out *o = args;
+        store_float(o->p + row * o->ld + col, v, n);
+}
+
+static __attribute__((noinline)) void matmul(Mat a, Mat b, long M, long N, long K, Out o)
+{
+        long tiles = matmul_tiles(1, M, N, K);
+        for (long t = 0; t < tiles; t++)
+                matmul_task(a, b, 1, M, N, K, t, &o, put);
+}
+
+static double bench_peak(void)
+{
+        volatile float sink;
+        double t;
+        long n = 200000;
+        BEST(t, sink = peak_loop(n++));
+        n = 200000;
+        (void)sink;
+        return (double)n * 12 * TGC_VEC * 2 / t * 1e-9;
+}
+
+static void bench_matmul(double peak)
+{
+        static const long size[][3] = {
+                { 64, 64, 64 }, { 128, 128, 128 }, { 256, 256, 256 }, { 512, 512, 512 }, { 1024, 1024, 1024 },
+                { 256, 768, 768 }, { 256, 3072, 768 }, { 1000, 1000, 1000 }, { 65, 172, 64 }, { 16, 4096, 1024 }
+        };
+        for (unsigned i = 0; i < sizeof size / sizeof *size; i++)
+                for (int tr = 0; tr < 4; tr++) {
+                        long M = size[i][0], N = size[i][1], K = size[i][2];
+                        Mat a = { data(M * K), TY_F32, tr >> 1, tr >> 1 ? M : K, 0 };
+                        Mat b = { data(N * K), TY_F32, tr & 1, tr & 1 ? K : N, 0 };
+                        Out o = { data(M * N), N };
+                        double t;
+                        BEST(t, matmul(a, b, M, N, K, o));
+                        double g = 2. * (double)(M * N * K) / t * 1e-9;
+                        printf("matmul %4ldx%4ldx%4ld %c%c  %9.2f us  %6.1f GFLOP/s  %4.0f%% of peak\n", M, N, K,
+                               tr >> 1 ? 'T' : 'N', tr & 1 ? 'T' : 'N', t * 1e6, g, 100 * g / peak);
+                        free((void *)a.p), free((void *)b.p), free(o.p);
+                }
+}
+
+typedef struct Vecs { const float *x; float *y; long K, N; } Vecs;
+TGC_INLINE void get_x(const void *args, long row, int col, int n, float *v)
+{
+        const Vecs *a = args;
+        load_float(v, a->x + row * a->K + col, n);
+}
+TGC_INLINE void put_y(const void *args, long row, int col, int n, float *v)
+{
+        const Vecs *a = args;
+        store_float(a->y + row * a->N + col, v, n);
+}
+
+/* Constants, as in emitted code. */
+#define MATVEC(m, n, k, ty, tr) do { \
+        Mat w = { data((long)(n) * (k)), ty, tr, tr ? k : n, 0 }; \
+        Vecs a = { data((m) * (k)), data((m) * (n)), k, n }; \
+        double t; \
+        BEST(t, for (long i_ = 0; i_ < matvec_tiles(n, k); i_++) { \
+                matvec_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
+                __asm__ volatile("" ::: "memory"); }); \
+        printf("matvec M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, ty == TY_F32 ? "f32" : ty == TY_BF16 ? "bf16" : "f16", \
+               tr ? "(N,K)" : "(K,N)", t * 1e6, (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9); \
+        free((void *)w.p), free((void *)a.x), free(a.y); \
+} while (0)
+
+static __attribute__((noinline)) void bench_matvec(void)
+{
+        MATVEC(1, 64, 64, TY_F32, 1);
+        MATVEC(1, 64, 64, TY_F32, 0);
+        MATVEC(1, 172, 64, TY_F32, 1);
+        MATVEC(1, 172, 64, TY_F32, 0);
+        MATVEC(1, 64, 172, TY_F32, 1);
+        MATVEC(1, 64, 172, TY_F32, 0);
+        MATVEC(1, 512, 64, TY_F32, 1);
+        MATVEC(1, 512, 64, TY_F32, 0);
+        MATVEC(1, 768, 768, TY_F32, 1);
+        MATVEC(1, 768, 768, TY_F32, 0);
+        MATVEC(1, 768, 768, TY_BF16, 1);
+        MATVEC(1, 768, 768, TY_F16, 1);
+        MATVEC(4, 768, 768, TY_F32, 1);
+        MATVEC(8, 768, 768, TY_F32, 1);
+        MATVEC(8, 768, 768, TY_F32, 0);
+        MATVEC(1, 8192, 2048, TY_F32, 1);
+        MATVEC(1, 8192, 2048, TY_F32, 0);
+        MATVEC(1, 8192, 2048, TY_BF16, 1);
+        MATVEC(4, 8192, 2048, TY_BF16, 1);
+}
+
+int main(void)
+{
+        double peak = bench_peak();
+        printf("peak of one core: %.1f GFLOP/s, %d-wide vectors\n", peak, TGC_VEC);
+        bench_matvec();
+        bench_matmul(peak);
+        return 0;
+}

@@ -37,14 +37,14 @@ struct Thread {
         int group, spins;
 };
 
-/* A meeting is known by the lowest lane in its mask; masks of meetings under way
- * do not overlap. */
+/* Lanes that wait for the rest of a mask. */
 struct Meeting { unsigned mask, here; const char *what; };
 
 struct Warp {
         Thread *lane[32];
         unsigned exists, ready, ended;
-        Meeting meeting[32];
+        Meeting meeting[32];            /* under way: [n_meetings] */
+        int n_meetings;
 };
 
 struct Barrier { int expected, arrived; const char *file; int line; int sum, result; };
@@ -143,7 +143,7 @@ inline void wake(Thread *t)
 inline void yield()
 {
         Thread *t = self();
-        if (++t->spins > 1 << 20)
+        if (++t->spins > 1 << 16)
                 fail("thread %d waits in a loop for something that no running block does", t->number);
         leave(t);
 }
@@ -163,15 +163,19 @@ inline void meet(const char *what, unsigned mask, void *operands, void (*all)(Wa
                 fail("thread %d calls %s at %s:%d, but lane %d of its mask %08x %s", t->number, what,
                      file_name(file), line, l, mask, w->exists >> l & 1 ? "has ended" : "does not exist");
         }
-        Meeting *m = &w->meeting[__builtin_ctz(mask)];
-        if (!m->here) {
-                m->mask = mask;
-                m->what = what;
-        } else if (m->mask != mask || m->what != what) {
-                Thread *o = w->lane[__builtin_ctz(m->here)];
-                fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d with mask %08x",
-                     t->number, what, file_name(file), line, mask, o->number, o->what, file_name(o->file), o->line,
-                     o->mask);
+        Meeting *m = 0;
+        for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
+                if (i->mask == mask && i->what == what) {
+                        m = i;
+                } else if (i->mask >> t->lane & 1 && i->here & mask) {  /* each waits for the other */
+                        Thread *o = w->lane[__builtin_ctz(i->here & mask)];
+                        fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d "
+                             "with mask %08x", t->number, what, file_name(file), line, mask, o->number, o->what,
+                             file_name(o->file), o->line, o->mask);
+                }
+        if (!m) {
+                m = &w->meeting[w->n_meetings++];
+                *m = { mask, 0, what };
         }
         t->what = what;
         t->file = file;
@@ -183,7 +187,7 @@ inline void meet(const char *what, unsigned mask, void *operands, void (*all)(Wa
                 wait_in(t, AT_MEETING);
                 return;
         }
-        m->here = 0;
+        *m = w->meeting[--w->n_meetings];
         if (all)
                 all(w, mask);
         for (unsigned rest = mask & ~(1u << t->lane); rest; rest &= rest - 1)
@@ -277,9 +281,9 @@ inline void thread_end(Thread *t)
         Warp *w = t->warp;
         if (!t->copies.empty())
                 fail("thread %d ends with %zu asynchronous copies not waited for", t->number, t->copies.size());
-        for (unsigned i = 0; i < 32; i++)
-                if (w->meeting[i].here && w->meeting[i].mask >> t->lane & 1) {
-                        Thread *o = w->lane[__builtin_ctz(w->meeting[i].here)];
+        for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
+                if (i->mask >> t->lane & 1) {
+                        Thread *o = w->lane[__builtin_ctz(i->here)];
                         fail("thread %d ends while thread %d waits for it in %s at %s:%d", t->number, o->number,
                              o->what, file_name(o->file), o->line);
                 }

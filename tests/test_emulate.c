@@ -1,0 +1,121 @@
+/* test_emulate.c: build tests/emulate with the host's C++ compiler and run it, in
+ * several thread orders, and with sanitizers where SAN is set; then load two
+ * units as the runtime does. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "test.h"
+
+#define FLAGS "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
+              "-Wno-format-overflow -fno-strict-aliasing -Icodegen/kernels -Iruntime -Itests -x c++ -include codegen/kernels/emulate.h"
+
+static const char *cxx(void)
+{
+        static const char *name[] = { "g++", "c++", "clang++", 0 };
+        const char *env = getenv("CXX");
+        char cmd[600];
+        if (env && *env)
+                return env;
+        for (int i = 0; name[i]; i++) {
+                snprintf(cmd, sizeof cmd, "command -v %s >/dev/null 2>&1", name[i]);
+                if (system(cmd) == 0)
+                        return name[i];
+        }
+        SKIP("no C++ compiler");
+        return 0;
+}
+
+/* A folder for this process, removed at exit. */
+static char folder[300];
+
+static void folder_remove(void)
+{
+        char cmd[400];
+        snprintf(cmd, sizeof cmd, "rm -rf '%s'", folder);
+        if (system(cmd) != 0)
+                fprintf(stderr, "cannot remove %s\n", folder);
+}
+
+static void folder_make(void)
+{
+        const char *tmp = getenv("TMPDIR");
+        if (folder[0])
+                return;
+        snprintf(folder, sizeof folder, "%s/emulate.XXXXXX", tmp ? tmp : "/tmp");
+        if (!mkdtemp(folder)) {
+                folder[0] = 0;
+                SKIP("no folder for temporary files");
+        }
+        atexit(folder_remove);
+}
+
+static void build(const char *flags, const char *sources, const char *out)
+{
+        char cmd[2000];
+        folder_make();
+        snprintf(cmd, sizeof cmd, "%s " FLAGS " %s %s -o '%s/%s'", cxx(), flags, sources, folder, out);
+        CHECK_MSG(system(cmd) == 0, "failed: %s", cmd);
+}
+
+/* Run the program in one thread order; its own failures are printed on ours. */
+static void run(const char *program, const char *order)
+{
+        char cmd[1000];
+        snprintf(cmd, sizeof cmd, "TGC_EMULATE_ORDER=%s '%s/%s' >'%s/out' 2>&1", order, folder, program, folder);
+        if (system(cmd) == 0)
+                return;
+        snprintf(cmd, sizeof cmd, "grep -v '^ok ' '%s/out' | head -40", folder);
+        CHECK(system(cmd) == 0);
+        CHECK_MSG(0, "%s fails in order %s", program, order);
+}
+
+TEST(kernels_in_every_order)
+{
+        static const char *order[] = { "forward", "backward", "1", "2", "3" };
+        build("", "tests/emulate/kernels.cu", "kernels");
+        for (int i = 0; i < 5; i++)
+                run("kernels", order[i]);
+}
+
+TEST(kernels_with_blocks_in_parallel)
+{
+        build("-fopenmp", "tests/emulate/kernels.cu", "parallel");
+        run("parallel", "forward");
+}
+
+TEST(kernels_under_sanitizers)
+{
+        if (!getenv("SAN"))
+                SKIP("SAN is not set");
+        build("-g -fsanitize=address,undefined -fno-sanitize-recover=all", "tests/emulate/kernels.cu", "sanitized");
+        run("sanitized", "forward");
+        run("sanitized", "4");
+}
+
+/* Two units in one object share the launcher and see each other's kernels. */
+TEST(two_units_in_one_object)
+{
+        typedef int Launch(const char *, unsigned, unsigned, unsigned, void **, int, char *, int);
+        static char rt[4096];
+        static unsigned y[16] __attribute__((aligned(16)));
+        void *args[2] = { rt, y };
+        char path[400], err[600] = "";
+        Launch *launch;
+        build("-fPIC -shared", "tests/emulate/kernels.cuh tests/emulate/wrong.cuh",
+              "units.so");
+        snprintf(path, sizeof path, "%s/units.so", folder);
+        for (int i = 0; i < 2; i++) {           /* and it can be loaded again */
+                void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+                CHECK_MSG(so, "%s", dlerror());
+                *(void **)&launch = dlsym(so, "tgc_emulate_launch");
+                CHECK(launch);
+                y[0] = 0;
+                CHECK_MSG(launch("k_philox", 1, 32, 0, args, 2, err, sizeof err) == 0, "%s", err);
+                CHECK(y[0] == 0x6627e8d5 && y[7] == 0x6d5451fd);
+                CHECK(launch("w_half_barrier", 1, 64, 1024, args, 2, err, sizeof err) == 1);
+                CHECK_MSG(strstr(err, "w_half_barrier: block 0: divergent barrier"), "%s", err);
+                dlclose(so);
+        }
+}
+
+TEST_MAIN

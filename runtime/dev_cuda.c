@@ -114,7 +114,7 @@ static int cuda_upload(Device *d, void *to, const void *from, size_t n, Err *e)
         ENTER;
         for (size_t at = 0; at < n; at += PIECE) {
                 size_t m = n - at < PIECE ? n - at : PIECE;
-                char *pinned;
+                char *pinned = 0;
                 int code = stage(c, m, &pinned, e);
                 if (code)
                         return code;
@@ -204,7 +204,7 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d kernels", p->n_kernels);
         for (; c->n_modules < n; c->n_modules++) {
                 CUresult r = c->api.cuModuleLoadData(&c->module[c->n_modules], cubin[c->n_modules].data);
-                char doing[160];
+                char doing[256];
                 snprintf(doing, sizeof doing, "loading unit %s, compiled for %s, by a driver for CUDA %d.%d",
                          cubin[c->n_modules].name, c->arch, c->api.driver / 1000, c->api.driver % 1000 / 10);
                 if (r)

@@ -89,7 +89,7 @@ int  session_score(Session *s, const int *ids, int n, float *logits, double *nll
 typedef struct TrainStep {
         int  B, T, n_micro;
         const int *ids, *targets;       /* (n_micro, B, T); targets < 0 do not count */
-        float lr, beta1, beta2, eps, weight_decay, clip;
+        double lr, beta1, beta2, eps, weight_decay, clip;
         int  step;                      /* from 0: bias correction, dropout's counter */
 } TrainStep;
 

@@ -1,0 +1,381 @@
+/* session.c: arenas, and running one program. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "session_impl.h"
+
+/* A graph pays from the third run at one shape on; the first two also load code,
+ * which must not happen while a graph is recorded. */
+enum { RUNS_BEFORE_GRAPH = 2 };
+
+static bool wants_arena(const Session *s, const char *name)
+{
+        if (!strcmp(name, "kv"))
+                return s->mode & SESSION_INFER;
+        if (strchr("pgmv", *name) && !name[1])
+                return s->mode & SESSION_TRAIN;
+        return true;
+}
+
+/* ---- opening ---- */
+
+static int check_memory(Session *s, Err *e)
+{
+        uint64_t need = 0, available, total;
+        char table[700] = "";
+        size_t at = 0;
+        int code = dev_memory(s->d, &available, &total, e);
+        for (int i = 0; i < s->p.n_arenas; i++) {
+                const ArenaDef *a = &s->p.arena[i];
+                if (!wants_arena(s, a->name))
+                        continue;
+                need += a->size;                        /* at most 64 of 2^60; compared only */
+                if (need > (uint64_t)1 << 61)
+                        need = (uint64_t)1 << 61;
+                if (at < sizeof table)
+                        at += (size_t)snprintf(table + at, sizeof table - at, "\n  %-8.20s %12.3f GB", a->name,
+                                               (double)a->size / 1e9);
+        }
+        if (!code && need > available)
+                code = err_set(e, TGC_NO_MEMORY, "%s: %.3f GB needed, %.3f of %.3f GB free; try a smaller batch or "
+                               "context when compiling%s", dev_name(s->d), (double)need / 1e9,
+                               (double)available / 1e9, (double)total / 1e9, table);
+        return code;
+}
+
+static int alloc_arenas(Session *s, Err *e)
+{
+        int code = check_memory(s, e);
+        const Section *weights = plan_find(s->plan, "weights");
+        for (int i = 0; i < s->p.n_arenas && !code; i++) {
+                const ArenaDef *a = &s->p.arena[i];
+                if (!wants_arena(s, a->name))
+                        continue;
+                if (!strcmp(a->name, "w") && weights && weights->size == a->size && dev_host_memory(s->d)
+                    && s->mode == SESSION_INFER && (uintptr_t)weights->data % 64 == 0) {
+                        s->arena[i] = (ArenaState){ (void *)weights->data, true };
+                        continue;
+                }
+                code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
+        }
+        return code ? code : dev_alloc(s->d, sizeof(Rt), &s->rt_mem, e);
+}
+
+void *ref_mem(const Session *s, Ref r)
+{
+        if (r.arena == REF_RT)
+                return s->rt_mem;
+        char *mem = s->arena[r.arena].mem;
+        return mem ? mem + r.offset : 0;
+}
+
+int session_resolve(Session *s, Err *e)
+{
+        for (int i = 0; i < s->p.n_progs; i++) {
+                const Prog *g = &s->p.prog[i];
+                ProgState *ps = &s->prog[i];
+                size_t n = 1, k = 0;
+                for (int r = 0; r < g->n_run; r++)
+                        n += (size_t)s->p.kernel[g->run[r].kernel].n_args;
+                if (!ps->addr && !(ps->addr = calloc(n, sizeof *ps->addr)))
+                        return err_set(e, TGC_NO_MEMORY, "no memory for program %s", g->name);
+                ps->lacks = -1;
+                for (int r = 0; r < g->n_run; r++)
+                        for (int a = 0; a < s->p.kernel[g->run[r].kernel].n_args; a++) {
+                                Ref ref = g->run[r].arg[a];
+                                if (!(ps->addr[k++] = ref_mem(s, ref)) && s->p.arena[ref.arena].size)
+                                        ps->lacks = ref.arena;
+                        }
+                dev_graph_free(s->d, ps->graph);
+                ps->graph = 0;
+                ps->seen = 0;
+        }
+        return TGC_OK;
+}
+
+static int fill_arenas(Session *s, Err *e)
+{
+        const Section *c = plan_find(s->plan, "consts");
+        int code = session_load_weights(s, e), a = program_arena(&s->p, "const");
+        if (!code && c && c->size) {
+                if (a < 0 || c->size > s->p.arena[a].size)
+                        return err_set(e, TGC_BAD_FILE, "section consts does not fit arena const");
+                code = dev_upload(s->d, s->arena[a].mem, c->data, c->size, e);
+        }
+        for (int i = 0; i < s->p.n_zeros && !code; i++) {
+                void *mem = ref_mem(s, s->p.zero[i].at);
+                if (mem && !s->arena[s->p.zero[i].at.arena].borrowed)
+                        code = dev_clear(s->d, mem, s->p.zero[i].size, e);
+        }
+        return code;
+}
+
+static int parse_texts(Session *s, Err *e)
+{
+        char name[32] = "program.";
+        const Section *m = plan_find(s->plan, "manifest"), *p;
+        int code;
+
+        strncat(name, dev_target(s->d), 8);
+        p = plan_find(s->plan, name);
+        if (!m)
+                return err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+        if (!p)
+                return err_set(e, TGC_NO_DEVICE, "the plan was not compiled for %s: compile the model with --target %s",
+                               dev_target(s->d), dev_target(s->d));
+        if ((code = manifest_parse(&s->m, m->data, m->size, e)))
+                return code;
+        return program_parse(&s->p, p->data, p->size, name, e);
+}
+
+static int open_session(Session *s, const SessionOptions *o, Err *e)
+{
+        int code, has;
+
+        if ((code = dev_open(&s->d, o->device, &o->dev, e)) || (code = parse_texts(s, e)))
+                return code;
+        has = (s->m.infer ? SESSION_INFER : 0) | (s->m.train ? SESSION_TRAIN : 0);
+        s->mode = o->mode ? o->mode : has;
+        if (s->mode & ~has)
+                return err_set(e, TGC_USAGE, "the plan was compiled for %s only: compile the model with --mode both",
+                               s->m.infer ? "inference" : "training");
+        s->seed = o->seed;
+        set_seed(s, o->seed);
+        s->arena = calloc((size_t)s->p.n_arenas + 1, sizeof *s->arena);
+        s->prog = calloc((size_t)s->p.n_progs + 1, sizeof *s->prog);
+        if (!s->arena || !s->prog)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a session");
+        if ((code = alloc_arenas(s, e)) || (code = dev_load(s->d, s->plan, &s->p, e))
+            || (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
+                return code;
+        return dev_sync(s->d, e);
+}
+
+int session_open(Session **out, const Plan *plan, const SessionOptions *o, Err *e)
+{
+        static const SessionOptions none;
+        *out = 0;
+        Session *s = calloc(1, sizeof *s);
+        if (!s)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a session");
+        s->plan = plan;
+        s->rt_changed = true;
+        s->rt.n_micro = 1;
+        s->rt.top_p = 1;
+        s->rt.repeat_penalty = 1;
+        int code = open_session(s, o ? o : &none, e);
+        if (code)
+                session_close(s);
+        else
+                *out = s;
+        return code;
+}
+
+void session_close(Session *s)
+{
+        if (!s)
+                return;
+        for (int i = 0; s->prog && i < s->p.n_progs; i++) {
+                dev_graph_free(s->d, s->prog[i].graph);
+                free(s->prog[i].addr);
+        }
+        for (int i = 0; s->arena && i < s->p.n_arenas; i++)
+                if (!s->arena[i].borrowed)
+                        dev_free(s->d, s->arena[i].mem, s->p.arena[i].size);
+        if (s->d)
+                dev_free(s->d, s->rt_mem, sizeof(Rt));
+        dev_close(s->d);
+        manifest_free(&s->m);
+        program_free(&s->p);
+        free(s->arena);
+        free(s->prog);
+        free(s->hist);
+        free(s);
+}
+
+/* ---- what it is ---- */
+
+const Manifest *session_manifest(const Session *s) { return &s->m; }
+const Program  *session_program(const Session *s)  { return &s->p; }
+Device         *session_device(const Session *s)   { return s->d; }
+int             session_mode(const Session *s)     { return s->mode; }
+
+bool session_has(const Session *s, const char *prog)
+{
+        const Prog *g = program_find(&s->p, prog);
+        return g && s->prog[g - s->p.prog].lacks < 0;
+}
+
+int session_arenas(const Session *s, ArenaUse *use, int cap)
+{
+        for (int i = 0; i < s->p.n_arenas && i < cap; i++)
+                use[i] = (ArenaUse){ s->p.arena[i].name, s->p.arena[i].size, s->arena[i].mem != 0 };
+        return s->p.n_arenas;
+}
+
+Rt *session_rt(Session *s)
+{
+        return &s->rt;
+}
+
+void session_rt_changed(Session *s)
+{
+        s->rt_changed = true;
+}
+
+void set_seed(Session *s, uint64_t seed)
+{
+        s->rt.seed[0] = (unsigned)seed;
+        s->rt.seed[1] = (unsigned)(seed >> 32);
+        s->rt_changed = true;
+}
+
+int session_sync(Session *s, Err *e)
+{
+        return dev_sync(s->d, e);
+}
+
+/* ---- io ---- */
+
+int find_prog(Session *s, const char *name, const Prog **out, Err *e)
+{
+        const Prog *g = program_find(&s->p, name);
+        if (!g)
+                return err_set(e, TGC_USAGE, "the plan has no program %.60s; was it compiled for %s?", name,
+                               s->m.infer ? "training" : "inference");
+        int lacks = s->prog[g - s->p.prog].lacks;
+        if (lacks >= 0)
+                return err_set(e, TGC_USAGE, "program %.60s needs arena %s, which this session was opened without",
+                               name, s->p.arena[lacks].name);
+        *out = g;
+        return TGC_OK;
+}
+
+int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e)
+{
+        const Prog *g = 0;
+        int code = find_prog(s, prog, &g, e);
+        if (code)
+                return code;
+        if (!(*out = prog_io(g, io)))
+                return err_set(e, TGC_BAD_FILE, "program %.60s has no io named %.60s", prog, io);
+        *mem = ref_mem(s, (*out)->at);
+        *bytes = (size_t)expr_eval((*out)->shape, g->B, g->T) * (*out)->elem;
+        if (!*mem && *bytes)
+                return err_set(e, TGC_USAGE, "io %.60s of %.60s lies in an arena this session was opened without", io,
+                               prog);
+        return TGC_OK;
+}
+
+static int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e)
+{
+        const Io *x;
+        size_t most;
+        int code = find_io(s, prog, io, &x, mem, &most, e);
+        if (!code && bytes > most)
+                code = err_set(e, TGC_USAGE, "%zu bytes for io %.60s of %.60s, which has %zu", bytes, io, prog, most);
+        return code;
+}
+
+int session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e)
+{
+        void *mem;
+        int code = io_at(s, prog, io, bytes, &mem, e);
+        return code ? code : dev_upload(s->d, mem, data, bytes, e);
+}
+
+int session_read(Session *s, const char *prog, const char *io, void *data, size_t bytes, Err *e)
+{
+        void *mem;
+        int code = io_at(s, prog, io, bytes, &mem, e);
+        return code ? code : dev_download(s->d, data, mem, bytes, e);
+}
+
+/* ---- running ---- */
+
+/* Queue the launches of a program; with marks, time stamp i precedes run i. */
+static int launch_all(Session *s, const Prog *g, int B, int T, bool marks, Err *e)
+{
+        void **arg = s->prog[g - s->p.prog].addr;
+        bool cpu = dev_which(s->d) == DEV_CPU;          /* its kernels loop over their own tiles */
+        int code = TGC_OK;
+        for (int r = 0; r < g->n_run && !code; r++) {
+                const Run *run = &g->run[r];
+                int64_t grid = cpu ? 1 : expr_eval(run->grid, B, T);
+                if (marks)
+                        code = dev_mark(s->d, r, e);
+                if (!code)
+                        code = dev_launch(s->d, run->kernel, (unsigned)grid, arg, e);
+                arg += s->p.kernel[run->kernel].n_args;
+        }
+        return code || !marks ? code : dev_mark(s->d, g->n_run, e);
+}
+
+static int record(Session *s, const Prog *g, ProgState *ps, int B, int T, Err *e)
+{
+        int code = dev_capture_begin(s->d, e);
+        if (code)
+                return code;
+        code = launch_all(s, g, B, T, false, e);
+        int end = dev_capture_end(s->d, &ps->graph, code ? 0 : e);
+        if (code && !end) {
+                dev_graph_free(s->d, ps->graph);
+                ps->graph = 0;
+        }
+        return code ? code : end;
+}
+
+static int begin_run(Session *s, const char *name, int B, int T, const Prog **out, Err *e)
+{
+        const Prog *g = 0;
+        int code = find_prog(s, name, &g, e);
+        if (code)
+                return code;
+        if (B < 1 || T < 1 || B > g->B || T > g->T)
+                return err_set(e, TGC_USAGE, "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name, g->B,
+                               g->T, B, T);
+        if (s->rt.B != B || s->rt.T != T) {
+                s->rt.B = B;
+                s->rt.T = T;
+                s->rt_changed = true;
+        }
+        if (s->rt_changed && (code = dev_upload(s->d, s->rt_mem, &s->rt, sizeof s->rt, e)))
+                return code;
+        s->rt_changed = false;
+        *out = g;
+        return TGC_OK;
+}
+
+int session_run(Session *s, const char *name, int B, int T, Err *e)
+{
+        const Prog *g = 0;
+        int code = begin_run(s, name, B, T, &g, e);
+        if (code)
+                return code;
+        ProgState *ps = &s->prog[g - s->p.prog];
+        if (ps->B != B || ps->T != T) {
+                dev_graph_free(s->d, ps->graph);
+                *ps = (ProgState){ .addr = ps->addr, .lacks = -1, .B = B, .T = T };
+        }
+        if (!ps->graph && dev_can_capture(s->d) && ps->seen++ >= RUNS_BEFORE_GRAPH)
+                if ((code = record(s, g, ps, B, T, e)))
+                        return code;
+        return ps->graph ? dev_replay(s->d, ps->graph, e) : launch_all(s, g, B, T, false, e);
+}
+
+int session_time_kernels(Session *s, const char *name, int B, int T, double *ms, int cap, int *n_ms, Err *e)
+{
+        const Prog *g = 0;
+        int code = begin_run(s, name, B, T, &g, e);
+        *n_ms = 0;
+        if (code)
+                return code;
+        if (g->n_run >= DEV_MARKS)
+                return err_set(e, TGC_FAIL, "program %.60s has %d runs, more than %d can be timed", name, g->n_run,
+                               DEV_MARKS - 1);
+        code = launch_all(s, g, B, T, true, e);
+        for (int i = 0; i < g->n_run && i < cap && !code; i++)
+                if (!(code = dev_elapsed(s->d, i, i + 1, &ms[i], e)))
+                        *n_ms = i + 1;
+        return code;
+}

@@ -1,0 +1,47 @@
+/* session_impl.h: inside of a session; not for users of session.h. */
+#ifndef TGC_SESSION_IMPL_H
+#define TGC_SESSION_IMPL_H
+
+#include "session.h"
+
+typedef struct ArenaState {
+        void *mem;                      /* on the device; NULL: not allocated in this mode */
+        bool  borrowed;                 /* it is the plan's own mapping: read only */
+} ArenaState;
+
+typedef struct ProgState {
+        void     **addr;                /* arguments of all runs, one after the other */
+        int        lacks;               /* arena it needs and has not, or -1 */
+        DevGraph  *graph;
+        int        B, T;                /* of the graph, or of the last run */
+        int        seen;                /* runs in a row at this shape */
+} ProgState;
+
+struct Session {
+        const Plan *plan;
+        Manifest    m;
+        Program     p;
+        Device     *d;
+        int         mode;
+        uint64_t    seed;
+        ArenaState *arena;
+        ProgState  *prog;
+        Rt          rt;
+        bool        rt_changed;
+        void       *rt_mem;
+        /* inference: pos tokens are in the cache, then one is pending for each of B sequences */
+        int         B, pos;
+        bool        has_pending;
+        int         pending[TGC_MAX_BATCH];
+        int        *hist;               /* (batch, ctx): token at each position */
+};
+
+void set_seed(Session *s, uint64_t seed);
+int  find_prog(Session *s, const char *name, const Prog **g, Err *e);
+int  find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e);
+void *ref_mem(const Session *s, Ref r);
+int  session_resolve(Session *s, Err *e);               /* recompute addresses after an arena has moved */
+int  session_load_weights(Session *s, Err *e);          /* session_param.c: fill w, and p if there is one */
+int  store_ck(Store t);                                 /* ck_tensor.h's number of a storage type */
+
+#endif

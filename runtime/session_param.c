@@ -1,0 +1,206 @@
+/* session_param.c: parameters in and out, in pieces, so that no copy of a whole
+ * model is made. */
+#include <stdlib.h>
+#include <string.h>
+#include "ck_tensor.h"
+#include "parallel.h"
+#include "session_impl.h"
+
+enum { CHUNK = 4 << 20, SLICE = 1 << 16 };              /* elements */
+
+static const char *const part_arena[N_PARTS] = { "w", "p", "g", "m", "v" };
+
+int store_ck(Store t)
+{
+        return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16;
+}
+
+static size_t part_elem(const Session *s, Part part)
+{
+        return part == PART_WEIGHT ? store_size(s->m.dtype) : 4;
+}
+
+/* Where a parameter's part lies on the device; NULL: there is none. */
+static char *part_mem(const Session *s, Part part, int param)
+{
+        const Param *p = &s->m.param[param];
+        int a = program_arena(&s->p, part_arena[part]);
+        if (a < 0 || !s->arena[a].mem || (part != PART_WEIGHT && !p->trainable))
+                return 0;
+        return (char *)s->arena[a].mem + p->offset * part_elem(s, part);
+}
+
+/* The arenas must hold what the manifest lays out in them. */
+static int check_arenas(const Session *s, Err *e)
+{
+        for (int part = 0; part < N_PARTS; part++) {
+                int a = program_arena(&s->p, part_arena[part]);
+                uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) * part_elem(s, part);
+                if (a >= 0 && s->p.arena[a].size < need)
+                        return err_set(e, TGC_BAD_FILE, "arena %s has %llu bytes, the parameters need %llu",
+                                       part_arena[part], (unsigned long long)s->p.arena[a].size,
+                                       (unsigned long long)need);
+        }
+        if (s->m.n_all && program_arena(&s->p, "w") < 0)
+                return err_set(e, TGC_BAD_FILE, "the plan has parameters but no arena w");
+        return TGC_OK;
+}
+
+/* Before the first write to weights that are the plan's own mapping: copy them. */
+static int own_weights(Session *s, Err *e)
+{
+        int a = program_arena(&s->p, "w"), code;
+        void *mem;
+        if (!s->arena[a].borrowed)
+                return TGC_OK;
+        if ((code = dev_alloc(s->d, s->p.arena[a].size, &mem, e)))
+                return code;
+        memcpy(mem, s->arena[a].mem, s->p.arena[a].size);
+        s->arena[a] = (ArenaState){ mem, false };
+        return session_resolve(s, e);
+}
+
+/* ---- raw ---- */
+
+bool session_has_part(const Session *s, Part part)
+{
+        int a = program_arena(&s->p, part_arena[part]);
+        return a >= 0 && s->arena[a].mem;
+}
+
+size_t session_part_size(const Session *s, Part part, int param)
+{
+        return part_mem(s, part, param) ? s->m.param[param].count * part_elem(s, part) : 0;
+}
+
+int session_part_read(Session *s, Part part, int param, void *data, Err *e)
+{
+        size_t n = session_part_size(s, part, param);
+        if (!n)
+                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
+                               part_arena[part]);
+        return dev_download(s->d, data, part_mem(s, part, param), n, e);
+}
+
+int session_part_write(Session *s, Part part, int param, const void *data, Err *e)
+{
+        size_t n = session_part_size(s, part, param);
+        int code;
+        if (!n)
+                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
+                               part_arena[part]);
+        if (part == PART_WEIGHT && (code = own_weights(s, e)))
+                return code;
+        return dev_upload(s->d, part_mem(s, part, param), data, n, e);
+}
+
+/* ---- as float32 ---- */
+
+int session_param_get(Session *s, int param, float *data, Err *e)
+{
+        const Param *p = &s->m.param[param];
+        if (part_mem(s, PART_MASTER, param))
+                return session_part_read(s, PART_MASTER, param, data, e);
+        if (s->m.dtype == STORE_F32)
+                return session_part_read(s, PART_WEIGHT, param, data, e);
+        char *mem = part_mem(s, PART_WEIGHT, param);
+        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        int code = mem && raw ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
+        for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
+                size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                if (!(code = dev_download(s->d, raw, mem + at * 2, n * 2, e)))
+                        ck_convert(data + at, CK_F32, raw, store_ck(s->m.dtype), n, 1);
+        }
+        free(raw);
+        return code;
+}
+
+/* Elements [at, at+n) of the weight and, if there is one, of the master copy. */
+static int put(Session *s, int param, uint64_t at, size_t n, const float *x, uint16_t *raw, Err *e)
+{
+        char *master = part_mem(s, PART_MASTER, param), *w = part_mem(s, PART_WEIGHT, param);
+        int code = master ? dev_upload(s->d, master + at * 4, x, n * 4, e) : TGC_OK;
+        if (code)
+                return code;
+        if (s->m.dtype == STORE_F32)
+                return dev_upload(s->d, w + at * 4, x, n * 4, e);
+        ck_convert(raw, store_ck(s->m.dtype), x, CK_F32, n, 1);
+        return dev_upload(s->d, w + at * 2, raw, n * 2, e);
+}
+
+int session_param_set(Session *s, int param, const float *data, Err *e)
+{
+        const Param *p = &s->m.param[param];
+        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        int code = raw ? own_weights(s, e) : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
+        for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
+                size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                code = put(s, param, at, n, data + at, raw, e);
+        }
+        free(raw);
+        return code;
+}
+
+/* ---- at opening ---- */
+
+typedef struct Fill { const Param *p; int index; uint64_t seed, at; size_t n; float *out; } Fill;
+
+static void fill_slice(void *ctx, int i)
+{
+        Fill *f = ctx;
+        size_t first = (size_t)i * SLICE, n = f->n - first < SLICE ? f->n - first : SLICE;
+        param_init(f->p, f->index, f->seed, f->at + first, n, f->out + first);
+}
+
+static int initialise(Session *s, Err *e)
+{
+        float *x = malloc(CHUNK * sizeof *x);
+        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        int code = x && raw ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
+        for (int i = 0; i < s->m.n_params && !code; i++) {
+                const Param *p = &s->m.param[i];
+                for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
+                        size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                        Fill f = { p, i, s->seed, at, n, x };
+                        parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice, &f);
+                        code = put(s, i, at, n, x, raw, e);
+                }
+        }
+        free(x);
+        free(raw);
+        return code;
+}
+
+/* Master copies of weights that came with the plan. */
+static int fill_masters(Session *s, const char *weights, Err *e)
+{
+        float *x = malloc(CHUNK * sizeof *x);
+        int a = program_arena(&s->p, "p");
+        int code = x ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the master weights");
+        for (uint64_t at = 0; at < s->m.n_train && !code; at += CHUNK) {
+                size_t n = s->m.n_train - at < CHUNK ? (size_t)(s->m.n_train - at) : CHUNK;
+                ck_convert(x, CK_F32, weights + at * store_size(s->m.dtype), store_ck(s->m.dtype), n, 1);
+                code = dev_upload(s->d, (char *)s->arena[a].mem + at * 4, x, n * 4, e);
+        }
+        free(x);
+        return code;
+}
+
+int session_load_weights(Session *s, Err *e)
+{
+        const Section *w = plan_find(s->plan, "weights");
+        int a = program_arena(&s->p, "w"), code = check_arenas(s, e);
+
+        if (code || a < 0)
+                return code;
+        if (!w)
+                return initialise(s, e);
+        if (w->size > s->p.arena[a].size || w->size < s->m.n_all * store_size(s->m.dtype))
+                return err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, arena w %llu", w->size,
+                               (unsigned long long)s->p.arena[a].size);
+        if (!s->arena[a].borrowed)
+                code = dev_upload(s->d, s->arena[a].mem, w->data, w->size, e);
+        if (!code && session_has_part(s, PART_MASTER))
+                code = fill_masters(s, w->data, e);
+        return code;
+}

@@ -320,6 +320,15 @@ static int by_offset(const void *a, const void *b)
         return strcmp(x->t.name, y->t.name);
 }
 
+/* Names end up in messages and in lists of one name per line. */
+static bool name_ok(const char *s)
+{
+        for (; *s; s++)
+                if ((unsigned char)*s < 0x20 || *s == 0x7f)
+                        return false;
+        return true;
+}
+
 /* Names differ; the data of all tensors is the whole rest of the file, in order,
  * without gaps. */
 static int layout(Reader *r, Safetensors *st, Entry *entry, const char *data, size_t size)
@@ -331,13 +340,10 @@ static int layout(Reader *r, Safetensors *st, Entry *entry, const char *data, si
         if (n)
                 qsort(entry, (size_t)n, sizeof *entry, by_name);
         for (int i = 0; i < n; i++) {
-                const char *s = entry[i].t.name;
-
-                if (i && !strcmp(entry[i - 1].t.name, s))
-                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s given twice", r->name, s);
-                for (; *s; s++)
-                        if ((unsigned char)*s < 0x20 || *s == 0x7f)
-                                return err_set(r->e, TGC_BAD_FILE, "%s: control character in a tensor's name", r->name);
+                if (i && !strcmp(entry[i - 1].t.name, entry[i].t.name))
+                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s given twice", r->name, entry[i].t.name);
+                if (!name_ok(entry[i].t.name))
+                        return err_set(r->e, TGC_BAD_FILE, "%s: control character in a tensor's name", r->name);
         }
         if (st->n_meta)
                 qsort(st->meta, (size_t)st->n_meta, sizeof *st->meta, by_meta_key);
@@ -544,7 +550,8 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
                     || !ck_count(x->rank, x->dim, &count)
                     || __builtin_add_overflow(at, (uint64_t)count * ck_dtype_size(x->dtype), &end))
                         rc = err_set(e, TGC_FAIL, "%s: tensor %.200s cannot be written", o->path, x->name);
-                else if (!*x->name || !json_utf8_ok(x->name, strlen(x->name)) || !strcmp(x->name, "__metadata__"))
+                else if (!name_ok(x->name) || !*x->name || !strcmp(x->name, "__metadata__")
+                         || !json_utf8_ok(x->name, strlen(x->name)))
                         rc = err_set(e, TGC_FAIL, "%s: a tensor's name cannot be written", o->path);
                 else if (i && !strcmp(rank[i - 1].t->name, x->name))
                         rc = err_set(e, TGC_FAIL, "%s: tensor %.200s given twice", o->path, x->name);

@@ -341,9 +341,8 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
         return rc;
 }
 
-int weight_map_annotate(WeightMap *m, const Checkpoint *ck, Err *e)
+void weight_map_annotate(WeightMap *m, const Checkpoint *ck)
 {
-        (void)e;
         for (Entry *n = m->entry; n < m->entry + m->n; n++) {
                 const CkTensor *t = 0;
 
@@ -354,5 +353,4 @@ int weight_map_annotate(WeightMap *m, const Checkpoint *ck, Err *e)
                 n->rank = t->rank;
                 memcpy(n->dim, t->dim, sizeof n->dim);
         }
-        return TGC_OK;
 }

@@ -43,7 +43,7 @@ char *weight_map_print(const WeightMap *m);             /* caller frees; NULL: o
 void  weight_map_free(WeightMap *m);                    /* NULL is allowed */
 
 /* Write the checkpoint's shapes into entries that state none, for export. */
-int weight_map_annotate(WeightMap *m, const Checkpoint *ck, Err *e);
+void weight_map_annotate(WeightMap *m, const Checkpoint *ck);
 
 typedef struct WeightParam {
         const char *name;

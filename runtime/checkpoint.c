@@ -195,7 +195,7 @@ static int add_file(Checkpoint *ck, const char *path, Err *e)
                 return checkpoint_add_safetensors(ck, path, e);
         if (!memcmp(head, "GGUF", 4))
                 return err_set(e, TGC_BAD_FILE, "%s: a GGUF file, not read as a plain checkpoint", path);
-        if (!memcmp(head, "PK\3\4", 4) || head[0] == 0x80)
+        if (!memcmp(head, "PK\3\4", 4) || !memcmp(head, "\x80\2\x8a", 3))
                 return err_set(e, TGC_BAD_FILE, "%s: a PyTorch pickle; convert it to safetensors", path);
         if (ends_with(path, ".bin"))
                 return checkpoint_add_llama2c(ck, path, e);

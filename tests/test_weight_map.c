@@ -1,0 +1,668 @@
+/* test_weight_map.c: checkpoint names to parameters with transforms, and back. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "../runtime/file.h"
+#include "../runtime/weight_map.h"
+#include "test.h"
+
+#define DATA "../shared/data/"
+#define NEED_DATA() do { if (!file_is_dir(DATA)) SKIP("no " DATA); } while (0)
+
+static Err err;
+static char out_path[300], out_path2[310];
+
+__attribute__((constructor)) static void make_path(void)
+{
+        const char *base = getenv("TMPDIR");
+        snprintf(out_path, sizeof out_path, "%s/tgc-weight-map-%ld", base ? base : P_tmpdir, (long)getpid());
+        snprintf(out_path2, sizeof out_path2, "%s-2", out_path);
+}
+
+__attribute__((destructor)) static void remove_path(void)
+{
+        unlink(out_path);
+        unlink(out_path2);
+}
+
+static unsigned long long random_state = 1;
+static int random_below(int n)
+{
+        random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+        return (int)((random_state >> 33) % (unsigned)n);
+}
+
+/* A checkpoint in memory: tensors whose element i is i (float32), given as "name 3x4, name2 5". */
+static Checkpoint *numbers(const char *spec)
+{
+        Checkpoint *ck;
+        char *text = strdup(spec), *save, *w;
+
+        CHECK(!checkpoint_new(&ck, "mem", &err) && !checkpoint_own(ck, free, text, &err));
+        for (w = strtok_r(text, ",", &save); w; w = strtok_r(0, ",", &save)) {
+                CkTensor t = { .dtype = CK_F32 };
+                char *sp;
+                int64_t n;
+                float *v;
+
+                while (*w == ' ')
+                        w++;
+                t.name = w;
+                sp = strchr(w, ' ');
+                if (sp) {
+                        *sp++ = 0;
+                        while (*sp) {
+                                t.dim[t.rank++] = strtoll(sp, &sp, 10);
+                                sp += *sp == 'x';
+                        }
+                }
+                CHECK(ck_count(t.rank, t.dim, &n));
+                t.bytes = 4 * (size_t)n;
+                v = malloc(t.bytes + 1);
+                for (int64_t i = 0; i < n; i++)
+                        v[i] = (float)i;
+                t.data = v;
+                CHECK(!checkpoint_own(ck, free, v, &err) && !checkpoint_add(ck, &t, &err));
+        }
+        CHECK(!checkpoint_seal(ck, &err));
+        return ck;
+}
+
+/* Parameters from the same spec, float32, filled with -1. */
+typedef struct Model { WeightParam p[32]; WeightSet set; char *text; } Model;
+
+static void model_make(Model *m, const char *spec, int dtype)
+{
+        char *save, *w;
+
+        memset(m, 0, sizeof *m);
+        m->text = strdup(spec);
+        m->set.param = m->p;
+        for (w = strtok_r(m->text, ",", &save); w; w = strtok_r(0, ",", &save)) {
+                WeightParam *p = &m->p[m->set.n++];
+                char *sp;
+                int64_t n;
+                float minus = -1;
+
+                while (*w == ' ')
+                        w++;
+                p->name = w;
+                p->dtype = dtype;
+                sp = strchr(w, ' ');
+                if (sp) {
+                        *sp++ = 0;
+                        while (*sp) {
+                                p->dim[p->rank++] = strtoll(sp, &sp, 10);
+                                sp += *sp == 'x';
+                        }
+                }
+                CHECK(ck_count(p->rank, p->dim, &n));
+                p->data = malloc((size_t)n * ck_dtype_size(dtype) + 1);
+                for (int64_t i = 0; i < n; i++)
+                        ck_convert((char *)p->data + (size_t)i * ck_dtype_size(dtype), dtype, &minus, CK_F32, 1, 1);
+        }
+}
+
+static void model_free(Model *m)
+{
+        for (int i = 0; i < m->set.n; i++)
+                free(m->p[i].data);
+        free(m->text);
+}
+
+static WeightMap *parse(const char *text)
+{
+        WeightMap *m;
+        CHECK_MSG(!weight_map_parse(&m, text, "test.map", &err), "%s", err.msg);
+        return m;
+}
+
+/* ---- text ---- */
+
+TEST(print_parse)
+{
+        static const char text[] =
+                "map tok_emb = model.embed_tokens.weight || lm_head.weight\n"
+                "map blk0.wqkv[0:768] = model.layers.0.self_attn.q_proj.weight: 768x768 | rope 12\n"
+                "map blk0.wg[3][0:64:2] = e.weight: 8x64x32 | index 3 | rows 0 32 | cols 1 2 | t | reshape 4 8\n"
+                "map w[:][5:7][2] =? x | rope 4 32 | scale 0.125\n"
+                "map s = scale: scalar | scale -1e-30 | scale 3.141592653589793\n"
+                "map ignore = really.a.parameter\n"
+                "map ignore *.attn.bias\n"
+                "map ignore a?c\n";
+        static const char loose[] = "# a comment\n\n  map\ta[0:4:1]  =  b:   4  |  t \n#\nmap c = d";
+        WeightMap *m = parse(text);
+        char *s = weight_map_print(m);
+
+        CHECK_MSG(s && !strcmp(s, text), "%s", s);
+        free(s);
+        weight_map_free(m);
+        m = parse(loose);
+        s = weight_map_print(m);
+        CHECK_MSG(!strcmp(s, "map a[0:4] = b: 4 | t\nmap c = d\n"), "%s", s);
+        free(s);
+        weight_map_free(m);
+        m = parse("");
+        s = weight_map_print(m);
+        CHECK(!strcmp(s, ""));
+        free(s);
+        weight_map_free(m);
+}
+
+TEST(parse_errors)
+{
+        static const struct { const char *text, *says; } bad[] = {
+                { "map a = b\nmop a = b", "test.map:2: error: a line begins with map" },
+                { "map", "parameter is missing" }, { "map a", "expected '='" }, { "map a b", "expected '=' or '=?'" },
+                { "map a =", "name is missing" }, { "map a = |", "name" }, { "map a = b c", "expected '|'" },
+                { "map a = b |", "transform is missing" }, { "map a = b | spin", "not 'spin'" },
+                { "map a = b | rows 3", "too few" }, { "map a = b | rows 3 4 5", "too many" },
+                { "map a = b | rows 4 4", "empty slice" }, { "map a = b | rows -1 4", "not a number: '-1'" },
+                { "map a = b | rope 0", "rope" }, { "map a = b | rope 4 3", "rope" },
+                { "map a = b | scale 0", "scale" }, { "map a = b | scale inf", "scale" }, { "map a = b | scale 1x", "scale" },
+                { "map a = b | t 1", "too many" }, { "map a = b | reshape", "too few" },
+                { "map a = b | reshape 1 1 1 1 1 1 1 1 1", "too many" },
+                { "map a = b | index 99999999999999999999", "not a number" },
+                { "map a = b | t | t | t | t | t | t | t | t | t", "more than 8" },
+                { "map a = b || c || d || e || f", "more than 4" }, { "map a = b ||", "name is missing" },
+                { "map a = b: 3x || c", "shape" }, { "map a = b: 3xx4", "shape" }, { "map a = b:", "shape" },
+                { "map a = b: 1x1x1x1x1x1x1x1x1", "shape" }, { "map a = b: 3 || c", "expected '|'" },
+                { "map a[ = b", "target" }, { "map a[3 = b", "target" }, { "map a[3:3] = b", "target" },
+                { "map a[0:3:0] = b", "target" }, { "map a[x] = b", "target" }, { "map a[] = b", "target" },
+                { "map a[0]b = b", "target" }, { "map [0] = b", "not a parameter's name" },
+                { "map a[0][0][0][0][0][0][0][0][0] = b", "target" }, { "map a = b[0]", "not a tensor's name" },
+                { "map ignore a b", "one pattern" },
+        };
+        WeightMap *m;
+
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                CHECK_MSG(weight_map_parse(&m, bad[i].text, "test.map", &err) == TGC_BAD_FILE, "accepted: %s", bad[i].text);
+                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].text, err.msg);
+        }
+}
+
+/* ---- transforms on tensors whose elements are 0, 1, 2 ... ---- */
+
+TEST(transforms)
+{
+        static const struct { const char *source, *param, *map; float want[12]; } cases[] = {
+                { "x 2x3", "p 2x3", "map p = x", { 0, 1, 2, 3, 4, 5 } },
+                { "x 2x3", "p 3x2", "map p = x | t", { 0, 3, 1, 4, 2, 5 } },
+                { "x 2x2x3", "p 2x3x2", "map p = x | t", { 0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11 } },
+                { "x 4x3", "p 2x3", "map p = x | rows 1 3", { 3, 4, 5, 6, 7, 8 } },
+                { "x 2x4", "p 2x2", "map p = x | cols 1 3", { 1, 2, 5, 6 } },
+                { "x 2x4x2", "p 2x1x2", "map p = x | cols 3 4", { 6, 7, 14, 15 } },
+                { "x 3x2x2", "p 2x2", "map p = x | index 2", { 8, 9, 10, 11 } },
+                { "x 5", "p", "map p = x | index 4", { 4 } },
+                { "x 2x3", "p 6", "map p = x | t | reshape 6", { 0, 3, 1, 4, 2, 5 } },
+                { "x 8", "p 8", "map p = x | rope 1", { 0, 4, 1, 5, 2, 6, 3, 7 } },        /* out[2i]=in[i], out[2i+1]=in[i+4] */
+                { "x 8", "p 8", "map p = x | rope 2", { 0, 2, 1, 3, 4, 6, 5, 7 } },
+                { "x 12", "p 12", "map p = x | rope 2 4", { 0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11 } },
+                { "x 4x2", "p 4x2", "map p = x | rope 1", { 0, 1, 4, 5, 2, 3, 6, 7 } },
+                { "x 4", "p 4", "map p = x | scale 0.5 | scale -1", { 0, -.5f, -1, -1.5f } },
+                { "x", "p", "map p = x: scalar", { 0 } },
+                { "x 2x3, y 1x3", "p 3x3", "map p[1:3] = x\nmap p[0:1] = y", { 0, 1, 2, 0, 1, 2, 3, 4, 5 } },
+                { "x 2x2, y 2x2", "p 4x2", "map p[0:4:2] = x\nmap p[1:4:2] = y", { 0, 1, 0, 1, 2, 3, 2, 3 } },
+                { "x 2, y 2x3", "p 2x4", "map p[:][3] = x\nmap p[:][0:3] = y", { 0, 1, 2, 0, 3, 4, 5, 1 } },
+                { "x 3, y 3", "p 2x6", "map p[0][0:6:2] = x\nmap p[0][1:6:2] = y\nmap p[1][0:3] = x\nmap p[1][3:6] = y",
+                  { 0, 0, 1, 1, 2, 2, 0, 1, 2, 0, 1, 2 } },
+                { "x 2x4x1", "p 2x2, q 4", "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | reshape 4",
+                  { 0, 1, 4, 5 } },
+                { "b 2", "p 2", "map p = a || b", { 0, 1 } },
+                { "x 5", "p 5", "map p[0:5:3] = x | rows 0 2\nmap p[1:5:3] = x | rows 1 3\nmap p[2] = x | index 4",
+                  { 0, 1, 4, 1, 2 } },
+        };
+
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                Checkpoint *ck = numbers(cases[i].source);
+                WeightMap *map = parse(cases[i].map);
+                WeightReport r;
+                Model m;
+                int64_t n;
+
+                model_make(&m, cases[i].param, CK_F32);
+                CHECK_MSG(!weight_map_import(map, ck, &m.set, &r, &err), "%s: %s", cases[i].map, err.msg);
+                CHECK(r.n_unused == 0 && r.n_absent == 0);
+                CHECK(ck_count(m.p[0].rank, m.p[0].dim, &n));
+                for (int64_t k = 0; k < n; k++)
+                        CHECK_MSG(((float *)m.p[0].data)[k] == cases[i].want[k], "%s: element %d is %g, not %g", cases[i].map,
+                                  (int)k, ((float *)m.p[0].data)[k], cases[i].want[k]);
+                weight_report_free(&r);
+                model_free(&m);
+                weight_map_free(map);
+                checkpoint_close(ck);
+        }
+}
+
+TEST(import_errors)
+{
+        static const struct { const char *source, *param, *map, *says; } bad[] = {
+                { "x 2x3", "p 3x2", "map p = x", "shapes differ: parameter p is [3,2] (target [3,2]), tensor x is [2,3]" },
+                { "x 2x3", "p 2x3, q 4, r", "map p = x", "2 parameters get no weights, or not for all their elements: q, r" },
+                { "x 2x3", "p 3x3", "map p[0:2] = x", "not for all their elements: p" },
+                { "x 2x3", "p 3x3", "map p[0:2] = x\nmap p[1:3] = x", "covered twice, from x (line 1) and x" },
+                { "x 2, y 3", "p 5", "map p[0:4:2] = x\nmap p[2:5] = y", "covered twice" },
+                { "x 2, y 2", "p 9", "map p[0:9:6] = x\nmap p[2:9:4] = y", "covered twice" },     /* both take 6 */
+                { "x 2", "p 2", "map p = y || z", "1 tensors of the map are missing: y" },
+                { "x 2", "p 2", "map p = x\nmap q = x", "test.map:2: error: the model has no parameter q" },
+                { "x 2x3", "p 2x3", "map p = x: 3x2", "tensor x is [2,3], the map wants [3,2] (test.map:1)" },
+                { "x 2", "p 2", "map p = x | t", "t needs a matrix" },
+                { "x 2", "p 2", "map p = x | cols 0 1", "cols beyond" },
+                { "x 2", "p 2", "map p = x | rows 0 3", "rows beyond" },
+                { "x 2", "p 2", "map p = x | index 2", "index beyond" },
+                { "x 2", "p 2", "map p = x | reshape 2 2", "reshape changes" },
+                { "x 2", "p 2", "map p = x | reshape 72057594037927935 72057594037927935", "reshape changes" },
+                { "x 6", "p 6", "map p = x | rope 4", "heads do not divide" },
+                { "x 6", "p 6", "map p = x | rope 2", "odd number" },
+                { "x 6", "p 6", "map p = x | rope 1 8", "fewer rows" },
+                { "x 2", "p 2", "map p[0:3] = x", "beyond the parameter" },
+                { "x 2", "p 2", "map p[2] = x", "beyond the parameter" },
+                { "x 2", "p 2", "map p[0][0] = x", "more brackets" },
+                { "x 0", "p 0", "map p = x", "no elements" },
+        };
+
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                Checkpoint *ck = numbers(bad[i].source);
+                WeightMap *map = parse(bad[i].map);
+                Model m;
+
+                model_make(&m, bad[i].param, CK_F32);
+                CHECK_MSG(weight_map_import(map, ck, &m.set, 0, &err) == TGC_BAD_FILE, "accepted: %s", bad[i].map);
+                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].map, err.msg);
+                CHECK(m.p[0].dim[0] == 0 || *(float *)m.p[0].data == -1);       /* nothing written before all is known */
+                model_free(&m);
+                weight_map_free(map);
+                checkpoint_close(ck);
+        }
+}
+
+TEST(many_missing)
+{
+        Checkpoint *ck = numbers("x 1");
+        char map[1200] = "", spec[400] = "";
+        WeightMap *w;
+        Model m;
+
+        for (int i = 0; i < 20; i++) {
+                sprintf(map + strlen(map), "map p%d = a.long.name.of.a.tensor.%d\n", i, i);
+                sprintf(spec + strlen(spec), "%sp%d 1", i ? ", " : "", i);
+        }
+        w = parse(map);
+        model_make(&m, spec, CK_F32);
+        CHECK(weight_map_import(w, ck, &m.set, 0, &err) == TGC_BAD_FILE);
+        CHECK_MSG(strstr(err.msg, "20 tensors") && strstr(err.msg, "tensor.5 and 14 more"), "%s", err.msg);
+        model_free(&m);
+        weight_map_free(w);
+        checkpoint_close(ck);
+}
+
+TEST(reports)
+{
+        Checkpoint *ck = numbers("x 2, y 2, h.0.attn.bias 2, h.1.attn.masked_bias 1, z 3");
+        WeightMap *map = parse("map p = x\nmap q =? no.such\nmap r[0:2] = y\nmap r[2:4] =? gone\nmap s =? x\n"
+                               "map ignore h.*.attn.*bias\nmap ignore ?\x1f");
+        WeightReport r;
+        Model m;
+
+        model_make(&m, "p 2, q 3, r 4", CK_F32);
+        CHECK_MSG(!weight_map_import(map, ck, &m.set, &r, &err), "%s", err.msg);
+        CHECK(r.n_unused == 1 && !strcmp(r.unused[0], "z"));
+        CHECK(r.n_absent == 2 && !strcmp(r.absent[0], "q") && !strcmp(r.absent[1], "r"));
+        CHECK(((float *)m.p[1].data)[2] == -1 && ((float *)m.p[2].data)[1] == 1 && ((float *)m.p[2].data)[2] == -1);
+        weight_report_free(&r);
+        model_free(&m);
+        weight_map_free(map);
+        checkpoint_close(ck);
+}
+
+/* begin and end see every parameter once, in order, and a failure passes through. */
+typedef struct Seen { char log[64]; float buf[8]; int fail; } Seen;
+
+static int seen_begin(void *ctx, int i, void **data, Err *e)
+{
+        Seen *s = ctx;
+
+        sprintf(s->log + strlen(s->log), "(%d", i);
+        *data = s->buf;
+        return s->fail == i ? err_set(e, TGC_NO_MEMORY, "begin refuses") : TGC_OK;
+}
+
+static int seen_end(void *ctx, int i, bool ok, Err *e)
+{
+        Seen *s = ctx;
+
+        (void)e;
+        sprintf(s->log + strlen(s->log), "%c%d)", ok ? '+' : '-', i);
+        return TGC_OK;
+}
+
+TEST(begin_end)
+{
+        Checkpoint *ck = numbers("x 2, y 3");
+        WeightMap *map = parse("map q = y\nmap p[0] = x | index 1\nmap p[1] = x | index 0");
+        Seen seen = { .fail = -1 };
+        Model m;
+
+        model_make(&m, "p 2, q 3", CK_F32);
+        m.set.ctx = &seen;
+        m.set.begin = seen_begin;
+        m.set.end = seen_end;
+        CHECK_MSG(!weight_map_import(map, ck, &m.set, 0, &err), "%s", err.msg);
+        CHECK_MSG(!strcmp(seen.log, "(0+0)(1+1)") && seen.buf[2] == 2, "%s", seen.log);
+        seen = (Seen){ .fail = 1 };
+        CHECK(weight_map_import(map, ck, &m.set, 0, &err) == TGC_NO_MEMORY && !strcmp(err.msg, "begin refuses"));
+        CHECK_MSG(!strcmp(seen.log, "(0+0)(1"), "%s", seen.log);
+        model_free(&m);
+        weight_map_free(map);
+        checkpoint_close(ck);
+}
+
+/* ---- export ---- */
+
+static void same_checkpoint(const Checkpoint *a, const Checkpoint *b)
+{
+        CHECK_MSG(checkpoint_count(a) == checkpoint_count(b), "%d and %d tensors", checkpoint_count(a), checkpoint_count(b));
+        for (int i = 0; i < checkpoint_count(a); i++) {
+                const CkTensor *x = checkpoint_at(a, i), *y = checkpoint_at(b, i);
+                CHECK_MSG(!strcmp(x->name, y->name), "%s and %s", x->name, y->name);
+                CHECK_MSG(x->rank == y->rank && !memcmp(x->dim, y->dim, (size_t)x->rank * sizeof *x->dim)
+                          && x->dtype == y->dtype && !memcmp(x->data, y->data, x->bytes), "%s differs", x->name);
+        }
+}
+
+/* Import, export, compare bit by bit; then once more with the map's own print. */
+static void round_trip(const char *text, Checkpoint *ck, const char *spec)
+{
+        WeightMap *map = parse(text);
+        Checkpoint *back;
+        char *printed;
+        Model m;
+
+        weight_map_annotate(map, ck);
+        printed = weight_map_print(map);
+        weight_map_free(map);
+        map = parse(printed);
+        free(printed);
+        model_make(&m, spec, CK_F32);
+        CHECK_MSG(!weight_map_import(map, ck, &m.set, 0, &err), "%s: %s", text, err.msg);
+        CHECK_MSG(!weight_map_export(map, &m.set, CK_F32, out_path, 0, 0, &err), "%s: %s", text, err.msg);
+        CHECK_MSG(!checkpoint_open(&back, out_path, &err), "%s", err.msg);
+        same_checkpoint(ck, back);
+        checkpoint_close(back);
+        model_free(&m);
+        weight_map_free(map);
+}
+
+TEST(export_inverse)
+{
+        static const struct { const char *source, *param, *map; } cases[] = {
+                { "x 4x6", "p 6x4", "map p = x | t | rope 3 | scale 0.5" },
+                { "x 4x6", "p 2x6, q 2x6", "map p = x | rows 0 2\nmap q = x | rows 2 4" },
+                { "x 4x6", "p 4x1, q 4x5", "map p = x | cols 0 1\nmap q = x | cols 1 6" },
+                { "x 3x2x4", "p 2x3x4", "map p[:][0] = x | index 0\nmap p[:][2] = x | index 2\nmap p[:][1] = x | index 1" },
+                { "q 4x3, k 2x3, v 2x3", "w 8x3", "map w[0:4] = q | rope 2\nmap w[4:6] = k | rope 1\nmap w[6:8] = v" },
+                { "gate 3x2, up 3x2", "w 6x2", "map w[0:6:2] = gate\nmap w[1:6:2] = up" },
+                { "qkv 12x2", "q 4x2, k 4x2, v 4x2",            /* heads of q, k, v side by side, as GPT-NeoX has them */
+                  "map q = qkv | reshape 2 3 2 2 | cols 0 1 | reshape 4 2 | rope 2\n"
+                  "map k = qkv | reshape 2 3 2 2 | cols 1 2 | reshape 4 2 | rope 2\n"
+                  "map v = qkv | reshape 2 3 2 2 | cols 2 3 | reshape 4 2" },
+                { "s", "p", "map p = s" },
+                { "s, t 1", "p 2", "map p[0] = s\nmap p[1:2] = t" },
+                { "e.0 2x3, e.1 2x3", "w 2x3x2", "map w[0] = e.0 | t\nmap w[1] = e.1 | t" },
+                { "x 70x90", "p 90x70", "map p = x | t" },
+                { "x 4", "p 4, q 4", "map p = x\nmap q = x" },  /* tied and equal */
+        };
+
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                Checkpoint *ck = numbers(cases[i].source);
+                round_trip(cases[i].map, ck, cases[i].param);
+                checkpoint_close(ck);
+        }
+}
+
+/* Random chains of transforms that keep every element. */
+TEST(export_random)
+{
+        for (int round = 0; round < 200; round++) {
+                char source[64], param[64] = "p ", map[400] = "map p = x";
+                int dim[3] = { 1 + random_below(5), 2 * (1 + random_below(4)), 1 + random_below(5) };
+                Checkpoint *ck;
+
+                sprintf(source, "x %dx%dx%d", dim[0], dim[1], dim[2]);
+                for (int k = random_below(6); k >= 0; k--) {
+                        int t, n = dim[0] * dim[1] * dim[2];
+                        switch (random_below(4)) {
+                        case 0:
+                                t = dim[1], dim[1] = dim[2], dim[2] = t;
+                                strcat(map, " | t");
+                                break;
+                        case 1:
+                                dim[0] = n % 3 ? 1 : 3, dim[1] = n / dim[0] % 2 ? 1 : 2, dim[2] = n / dim[0] / dim[1];
+                                sprintf(map + strlen(map), " | reshape %d %d %d", dim[0], dim[1], dim[2]);
+                                break;
+                        case 2:
+                                if (dim[0] % 2 == 0)
+                                        strcat(map, " | rope 1");
+                                if (dim[0] > 3)
+                                        strcat(map, " | rope 1 2");
+                                break;
+                        default:
+                                strcat(map, " | scale -4");
+                        }
+                }
+                sprintf(param + 2, "%dx%dx%d", dim[0], dim[1], dim[2]);
+                ck = numbers(source);
+                round_trip(map, ck, param);
+                checkpoint_close(ck);
+        }
+}
+
+TEST(export_errors)
+{
+        static const struct { const char *param, *map, *says; } bad[] = {
+                { "p 2x3", "map p = x: 3x3 | rows 0 2", "element 6 of tensor x comes from no parameter" },
+                { "p 2x3", "map p = x: 3x2", "shapes differ" },
+                { "p 2x3", "map p = x | rows 0 2", "export needs the shape of tensor x" },
+                { "p 2, q 3", "map p = x\nmap q = x", "another shape" },
+                { "p 2", "map p = x\nmap q = y", "no parameter q" },
+                { "p 2, q 3", "map p = x: 4 | rows 0 2\nmap q = x: 4 | rows 1 4", "two different values for element 1" },
+                { "p 2", "map p = __metadata__", "name cannot be written" },
+        };
+        StMeta meta = { "format", "pt" };
+
+        CHECK(!file_write_atomic(out_path, "old", 3, &err));
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                WeightMap *map = parse(bad[i].map);
+                char *old;
+                Model m;
+
+                model_make(&m, bad[i].param, CK_F32);
+                ((float *)m.p[0].data)[1] = 5;
+                CHECK_MSG(weight_map_export(map, &m.set, CK_F32, out_path, &meta, 1, &err), "accepted: %s", bad[i].map);
+                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].map, err.msg);
+                CHECK(!file_read_text(out_path, 3, &old, 0, &err) && !strcmp(old, "old"));
+                free(old);
+                model_free(&m);
+                weight_map_free(map);
+        }
+}
+
+/* All pairs of floating types through export and import; integers stay. */
+TEST(dtypes)
+{
+        static const int kind[] = { CK_F32, CK_BF16, CK_F16, CK_F64 };
+        WeightMap *map = parse("map p = x | t\nmap i = n");
+        Checkpoint *ck;
+
+        for (int a = 0; a < 4; a++)
+                for (int b = 0; b < 3; b++) {
+                        Model m, back;
+                        int64_t ids[3] = { 1ll << 60, -1, 7 };
+                        float v[6], w[6];
+
+                        model_make(&m, "p 2x3, i 3", kind[a]);
+                        model_make(&back, "p 2x3, i 3", CK_F32);
+                        for (int k = 0; k < 2; k++) {
+                                WeightParam *p = k ? &back.p[1] : &m.p[1];
+                                p->dtype = CK_I64;
+                                p->data = realloc(p->data, sizeof ids);
+                                memcpy(p->data, k ? (void *)v : (void *)ids, 1);
+                        }
+                        memcpy(m.p[1].data, ids, sizeof ids);
+                        for (int k = 0; k < 6; k++)
+                                v[k] = (float)k / 8 - 0.25f;
+                        CHECK(ck_convert(m.p[0].data, kind[a], v, CK_F32, 6, 1));
+                        CHECK_MSG(!weight_map_export(map, &m.set, kind[b], out_path, 0, 0, &err), "%s", err.msg);
+                        CHECK_MSG(!checkpoint_open(&ck, out_path, &err), "%s", err.msg);
+                        CHECK(checkpoint_find(ck, "x")->dtype == kind[b] && checkpoint_find(ck, "n")->dtype == CK_I64);
+                        CHECK_MSG(!weight_map_import(map, ck, &back.set, 0, &err), "%s", err.msg);
+                        CHECK(ck_convert(w, CK_F32, back.p[0].data, CK_F32, 6, 1) && !memcmp(v, w, sizeof v));
+                        CHECK(!memcmp(back.p[1].data, ids, sizeof ids));
+                        back.p[1].dtype = CK_F32;
+                        CHECK(weight_map_import(map, ck, &back.set, 0, &err) == TGC_BAD_FILE && strstr(err.msg, "I64"));
+                        checkpoint_close(ck);
+                        model_free(&m);
+                        model_free(&back);
+                }
+        weight_map_free(map);
+}
+
+/* ---- a real model ---- */
+
+static const char ts656k_spec[] =
+        "tok_emb 2048x128, rms_final 128, "
+        "0.rms_att 128, 0.wqkv 256x128, 0.wo 128x128, 0.rms_ffn 128, 0.w13 768x128, 0.w2 384x128, "
+        "1.rms_att 128, 1.wqkv 256x128, 1.wo 128x128, 1.rms_ffn 128, 1.w13 768x128, 1.w2 384x128";
+
+/* The same fused parameters from Hugging Face names (rotate-half) and from llama2.c's (interleaved). */
+static char *ts656k_map(bool hf)
+{
+        char *text = calloc(1, 8000);
+
+        strcat(text, hf ? "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n"
+                        : "map tok_emb = tok_emb\nmap rms_final = rms_final\n");
+        for (int l = 0; l < 2; l++) {
+                const char *const hf_name[] = { "input_layernorm.weight", "self_attn.q_proj.weight | rope 8",
+                        "self_attn.k_proj.weight | rope 4", "self_attn.v_proj.weight", "self_attn.o_proj.weight",
+                        "post_attention_layernorm.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+                        "mlp.down_proj.weight | t" };
+                const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w3", "w2 | t" };
+                const char *const target[] = { "rms_att", "wqkv[0:128]", "wqkv[128:192]", "wqkv[192:256]", "wo", "rms_ffn",
+                        "w13[0:768:2]", "w13[1:768:2]", "w2" };
+                for (int i = 0; i < 9; i++)
+                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s\n", l, target[i], hf ? "model." : "", l,
+                                hf ? hf_name[i] : l2_name[i]);
+        }
+        return text;
+}
+
+TEST(real_model)
+{
+        Checkpoint *hf, *l2, *back;
+        WeightReport r;
+        Model a, b;
+
+        NEED_DATA();
+        CHECK(!checkpoint_open(&hf, DATA "models/tinystories656k", &err));
+        CHECK_MSG(!checkpoint_open(&l2, DATA "models/tinystories656k/ts656k_llama2c_v0.bin", &err), "%s", err.msg);
+        model_make(&a, ts656k_spec, CK_F32);
+        model_make(&b, ts656k_spec, CK_F32);
+        for (int k = 0; k < 2; k++) {
+                char *text = ts656k_map(k == 0), *printed;
+                WeightMap *map = parse(text);
+
+                CHECK_MSG(!weight_map_import(map, k ? l2 : hf, k ? &b.set : &a.set, &r, &err), "%s", err.msg);
+                CHECK(r.n_unused == 0 && r.n_absent == 0);
+                weight_report_free(&r);
+                printed = weight_map_print(map);
+                CHECK(!strcmp(printed, text));
+                free(printed);
+                free(text);
+                weight_map_free(map);
+        }
+        for (int i = 0; i < a.set.n; i++) {
+                int64_t n;
+                CHECK(ck_count(a.p[i].rank, a.p[i].dim, &n));
+                CHECK_MSG(!memcmp(a.p[i].data, b.p[i].data, 4 * (size_t)n), "%s differs between the two files", a.p[i].name);
+        }
+        /* Out again under Hugging Face names, in float32 and (the values being bf16 already?) in bf16. */
+        {
+                char *text = ts656k_map(true);
+                WeightMap *map = parse(text);
+                FileMap x, y;
+
+                weight_map_annotate(map, hf);
+                CHECK_MSG(!weight_map_export(map, &b.set, CK_F32, out_path, 0, 0, &err), "%s", err.msg);
+                CHECK(!checkpoint_open(&back, out_path, &err));
+                same_checkpoint(hf, back);
+                checkpoint_close(back);
+                CHECK(!weight_map_export(map, &b.set, CK_F32, out_path2, 0, 0, &err));
+                CHECK(!file_map(&x, out_path, &err) && !file_map(&y, out_path2, &err));
+                CHECK(x.size == y.size && !memcmp(x.data, y.data, x.size));
+                file_unmap(&x);
+                file_unmap(&y);
+                CHECK(!weight_map_export(map, &b.set, CK_BF16, out_path, 0, 0, &err));
+                CHECK(!checkpoint_open(&back, out_path, &err));
+                for (int i = 0; i < checkpoint_count(hf); i++) {
+                        const CkTensor *p = checkpoint_at(hf, i), *q = checkpoint_at(back, i);
+                        CHECK(q->dtype == CK_BF16 && q->bytes * 2 == p->bytes);
+                        for (size_t k = 0; k < p->bytes / 4; k++) {
+                                uint16_t h;
+                                memcpy(&h, (const char *)q->data + 2 * k, 2);
+                                CHECK(h == ck_bf16_from_f32(((const float *)p->data)[k]));
+                        }
+                }
+                checkpoint_close(back);
+                weight_map_free(map);
+                free(text);
+        }
+        model_free(&a);
+        model_free(&b);
+        checkpoint_close(hf);
+        checkpoint_close(l2);
+}
+
+/* A mixture of experts: separate tensors to stacked, interleaved parameters, and back. */
+TEST(experts)
+{
+        char map[8000] = "";
+        Checkpoint *ck;
+        const CkTensor *t;
+        char spec[200];
+        WeightMap *w;
+        Model m;
+
+        NEED_DATA();
+        CHECK(!checkpoint_open(&ck, DATA "families/mixtral", &err));
+        t = checkpoint_find(ck, "model.layers.0.block_sparse_moe.experts.0.w1.weight");
+        CHECK(t && t->rank == 2);
+        for (int i = 0; i < 3; i++) {                   /* only some tensors: the rest is unused */
+                CHECK(i < checkpoint_count(ck));
+                sprintf(map + strlen(map), "map wg[%d][0:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w1.weight\n"
+                        "map wg[%d][1:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w3.weight\n"
+                        "map wd[%d] = model.layers.0.block_sparse_moe.experts.%d.w2.weight | t\n",
+                        i, (int)(2 * t->dim[0]), i, i, (int)(2 * t->dim[0]), i, i, i);
+        }
+        sprintf(spec, "wg 3x%dx%d, wd 3x%dx%d", (int)(2 * t->dim[0]), (int)t->dim[1], (int)t->dim[0], (int)t->dim[1]);
+        model_make(&m, spec, CK_BF16);
+        w = parse(map);
+        CHECK_MSG(!weight_map_import(w, ck, &m.set, 0, &err), "%s", err.msg);
+        for (int e = 0; e < 3; e++)
+                for (int64_t i = 0; i < t->dim[0]; i++)
+                        for (int64_t c = 0; c < t->dim[1]; c++) {
+                                char name[100];
+                                size_t row = (size_t)((e * 2 * t->dim[0] + 2 * i + 1) * t->dim[1] + c);
+                                float v;
+                                if (c % 7)
+                                        continue;
+                                sprintf(name, "model.layers.0.block_sparse_moe.experts.%d.w3.weight", e);
+                                memcpy(&v, (const char *)checkpoint_find(ck, name)->data + 4 * (i * t->dim[1] + c), 4);
+                                CHECK(((uint16_t *)m.p[0].data)[row] == ck_bf16_from_f32(v));
+                        }
+        CHECK_MSG(!weight_map_export(w, &m.set, CK_F32, out_path, 0, 0, &err), "%s", err.msg);
+        model_free(&m);
+        weight_map_free(w);
+        checkpoint_close(ck);
+}
+
+TEST_MAIN

@@ -30,10 +30,10 @@
 /* ---- tile shapes -------------------------------------------------------- */
 
 /* 16-bit operands: BM x BN of C per block, BK of K per stage, a ring of STAGES. */
-template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_>
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_>
 struct HTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
-        static constexpr int STAGES = STAGES_, THREADS = 32 * WARPS_M * WARPS_N;
+        static constexpr int STAGES = STAGES_, THREADS = 32 * WARPS_M * WARPS_N, MINB = MINB_;
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;      /* of C, per warp */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2;
         static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
@@ -43,10 +43,10 @@ struct HTile {
 };
 
 /* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
-template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_>
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int MINB_>
 struct FTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
-        static constexpr int STAGES = 2, THREADS = 32 * WARPS_M * WARPS_N;
+        static constexpr int STAGES = 2, THREADS = 32 * WARPS_M * WARPS_N, MINB = MINB_;
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
         static constexpr int LDA = BM + 4, LDB = BN + 4;                /* padded rows, in floats */
         static constexpr int SMEM = STAGES * BK * (LDA + LDB) * 4;
@@ -55,21 +55,21 @@ struct FTile {
 };
 
 /* The table, as in ../matmul_tiles.def, where each row says when it serves. */
-typedef HTile<128, 256, 64, 2, 4, 4> H128x256x64;
-typedef HTile<128, 256, 32, 2, 4, 4> H128x256x32;
-typedef HTile<256, 128, 32, 4, 2, 4> H256x128x32;
-typedef HTile<128, 128, 64, 2, 2, 3> H128x128x64;
-typedef HTile<128, 128, 32, 2, 2, 4> H128x128x32;
-typedef HTile<128,  64, 64, 2, 2, 4> H128x64x64;
-typedef HTile< 64, 128, 64, 2, 2, 4> H64x128x64;
-typedef HTile< 64,  64, 64, 2, 2, 4> H64x64x64;
-typedef HTile< 32,  64, 64, 1, 4, 4> H32x64x64;
-typedef HTile< 16,  64, 64, 1, 4, 4> H16x64x64;
-typedef HTile< 16, 128, 64, 1, 4, 4> H16x128x64;
-typedef FTile<128, 128, 16, 4, 2> F128x128x16;
-typedef FTile< 64,  64, 16, 2, 2> F64x64x16;
-typedef FTile< 32,  32, 32, 2, 2> F32x32x32;
-typedef FTile< 16,  64, 32, 1, 4> F16x64x32;
+typedef HTile<128, 256, 64, 2, 4, 4, 1> H128x256x64;
+typedef HTile<128, 256, 32, 2, 4, 4, 1> H128x256x32;
+typedef HTile<256, 128, 32, 4, 2, 4, 1> H256x128x32;
+typedef HTile<128, 128, 64, 2, 2, 3, 2> H128x128x64;
+typedef HTile<128, 128, 32, 2, 2, 4, 2> H128x128x32;
+typedef HTile<128,  64, 64, 2, 2, 4, 2> H128x64x64;
+typedef HTile< 64, 128, 64, 2, 2, 4, 2> H64x128x64;
+typedef HTile< 64,  64, 64, 2, 2, 4, 3> H64x64x64;
+typedef HTile< 32,  64, 64, 1, 4, 4, 4> H32x64x64;
+typedef HTile< 16,  64, 64, 1, 4, 4, 4> H16x64x64;
+typedef HTile< 16, 128, 64, 1, 4, 4, 3> H16x128x64;
+typedef FTile<128, 128, 16, 4, 2, 2> F128x128x16;
+typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;
+typedef FTile< 32,  32, 32, 2, 2, 4> F32x32x32;
+typedef FTile< 16,  64, 32, 1, 4, 4> F16x64x32;
 
 /* ---- which tile --------------------------------------------------------- */
 
@@ -114,7 +114,7 @@ struct Panel {
         static constexpr int PER_ROW = COLS / UNIT, COPIES = ROWS * PER_ROW / THREADS;
         static_assert(ROWS * PER_ROW % THREADS == 0, "every thread copies as much");
 
-        const T *src;
+        const T *src, *base;            /* the matrix; this thread's first copy at k = 0 */
         long ld;
         Rows rows;
         int K, first, limit;            /* of C's side: first of the tile, end of the matrix */
@@ -139,36 +139,44 @@ struct Panel {
         __device__ __forceinline__ Panel(const T *src_, long ld_, int first_, int limit_, int K_, Rows rows_)
                 : src(src_), ld(ld_), rows(rows_), K(K_), first(first_), limit(limit_)
         {
-                if constexpr (KMAJOR && Rows::GATHER) {
+                if constexpr (Rows::GATHER && KMAJOR) {
+                        base = src + col(0);
 #pragma unroll
                         for (int i = 0; i < COPIES; i++)
                                 at[i] = (long)rows(inside(first + row(i), 1)) * ld;
+                } else if constexpr (KMAJOR) {
+                        base = src + rows(inside(first + row(0), 1)) * ld + col(0);
+                } else {
+                        base = src + (Rows::GATHER ? 0 : rows(row(0)) * ld) + inside(first + col(0), UNIT);
                 }
         }
 
         /* x, or the last place where `unit` elements fit. */
-        __device__ __forceinline__ int inside(int x, int unit) const
+        __device__ __forceinline__ int inside(int x, int unit) const { return x <= limit - unit ? x : limit - unit; }
+
+        /* inside(first + x) - inside(first + x0): plainly x - x0 where all of the tile is inside. */
+        __device__ __forceinline__ int apart(int x, int x0, int unit) const
         {
-                return limit % EXTENT == 0 || x <= limit - unit ? x : limit - unit;
+                return limit % EXTENT == 0 ? x - x0 : inside(first + x, unit) - inside(first + x0, unit);
         }
 
-        /* Where copy i of the K-tile at k0 comes from; false when beyond K. */
+        /* Where copy i of the K-tile at k0 comes from; false when beyond K.  Written as
+         * base + what all copies share + what is constant where sizes are. */
         __device__ __forceinline__ bool source(int i, int k0, const T *&p) const
         {
-                if constexpr (KMAJOR) {
-                        const int k = k0 + col(i);
-                        const bool valid = K % BK == 0 || k < K;
-                        if constexpr (Rows::GATHER)
-                                p = src + at[i] + (valid ? k : 0);
-                        else
-                                p = src + rows(inside(first + row(i), 1)) * ld + (valid ? k : 0);
-                        return valid;
-                } else {
-                        const int k = k0 + row(i);
-                        const bool valid = K % BK == 0 || k < K;
-                        p = src + rows(valid ? k : 0) * ld + inside(first + col(i), UNIT);
-                        return valid;
-                }
+                const int k = k0 + (KMAJOR ? col(i) : row(i));
+                const bool valid = K % BK == 0 || k < K;
+                if constexpr (KMAJOR && Rows::GATHER)
+                        p = base + k0 + (at[i] + (col(i) - col(0)));
+                else if constexpr (KMAJOR)
+                        p = base + k0 + (apart(row(i), row(0), 1) * ld + (col(i) - col(0)));
+                else if constexpr (Rows::GATHER)
+                        p = base + (rows(valid ? k : 0) * ld + apart(col(i), col(0), UNIT));
+                else
+                        p = base + k0 * ld + ((row(i) - row(0)) * ld + apart(col(i), col(0), UNIT));
+                if (!valid)
+                        p = src;
+                return valid;
         }
 };
 

@@ -99,7 +99,7 @@ struct Load {
 struct Args { const void *a, *b; void *c; float *ws; const int *perm, *offs; };
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K>
-__global__ void __launch_bounds__(Tile::THREADS) k_matmul(Args g)
+__global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_matmul(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
         const Store<T> tail = { (T *)g.c, N };
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Tile::THREADS) k_matmul(Args g)
 }
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K, int SPLITS>
-__global__ void __launch_bounds__(Tile::THREADS) k_split(Args g)
+__global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_split(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
         matmul_split_task<T, Tile, TA, TB, 16, 8>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(THREADS) k_matvec_kn(Args g)
 
 /* Slots in order of the experts, as if perm were the identity: gathered rows, ADIV 1. */
 template <class T, class Tile, int N, int K>
-__global__ void __launch_bounds__(Tile::THREADS) k_expert(Args g, int E)
+__global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert(Args g, int E)
 {
         extern __shared__ __align__(1024) char smem[];
         const Store<T> tail = { (T *)g.c, N };
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(Tile::THREADS) k_expert(Args g, int E)
 }
 
 template <class T, class Tile, int N, int K>
-__global__ void __launch_bounds__(Tile::THREADS) k_expert_grad(Args g, int E)
+__global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert_grad(Args g, int E)
 {
         extern __shared__ __align__(1024) char smem[];
         const StoreExpert<T> tail = { (T *)g.c, N, K };

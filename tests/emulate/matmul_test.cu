@@ -579,9 +579,9 @@ static void expert_cases()
 
 /* ---- the table, and main ----------------------------------------------------------- */
 
-#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, smem) \
+#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem) \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk && name::WARPS_M == wm && name::WARPS_N == wn \
-                      && name::STAGES == stages && name::THREADS == threads && name::SMEM == smem, #name); \
+                      && name::STAGES == stages && name::MINB == minb && name::THREADS == threads && name::SMEM == smem, #name); \
         static_assert(name::SIMT == (#class[0] == 'F'), #name);
 #include "matmul_tiles.def"
 #undef TILE

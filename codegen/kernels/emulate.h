@@ -4,7 +4,7 @@
  *
  * (-fsanitize=address,undefined find more; -fopenmp runs blocks in parallel;
  * clang++ will do).  The unit is the same text NVRTC gets.  Any number of units
- * make one object, which exports one function: tgc_emulate_launch.
+ * make one object, which exports tgc_emulate_launch and tgc_emulate_sizes.
  *
  * What is played: the threads of a block are fibers on one host thread; blocks
  * run one after the other, in any order.  A barrier, a shuffle, ldmatrix or mma
@@ -18,9 +18,9 @@
  *   - threads run in an order chosen by TGC_EMULATE_ORDER: forward, backward, or
  *     a number that seeds a random one, so that a missing barrier shows;
  *   - a barrier that not all threads reach, a shuffle with lanes missing, a
- *     misaligned or foreign address in a collective, asynchronous copies never
- *     waited for, and a kernel where nobody can go on are errors that name
- *     kernel, block, thread and line.
+ *     misaligned or foreign address in a collective, load, store or copy,
+ *     asynchronous copies never waited for, and a kernel where nobody can go on
+ *     are errors that name kernel, block, thread and line.
  *
  * What is not: timing, caches, blocks that wait for each other (a spin is
  * reported), the Hopper part of ptx.cuh, rounding of approximate functions.

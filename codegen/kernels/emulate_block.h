@@ -51,6 +51,9 @@ struct Barrier { int expected, arrived; const char *file; int line; int sum, res
 
 enum { FORWARD = 0, BACKWARD = 1 };     /* other seeds: random */
 
+/* The memory that the launch's arguments point to, where the sizes are known. */
+struct Regions { void *const *start; const size_t *size; int n; };
+
 struct Kernel;
 struct Block {
         const Kernel *kernel;
@@ -61,6 +64,7 @@ struct Block {
         Thread *thread;                 /* [n] */
         Warp warp[32];
         Barrier barrier[16];
+        Regions regions;
         char *smem;
         size_t smem_size;
         unsigned order;
@@ -271,6 +275,43 @@ inline void check_smem(const char *what, const void *p, int n)
         if (at % n)
                 fail("thread %d: %s at byte %zu of shared memory, not a multiple of %d", t->number, what,
                      (size_t)at, n);
+}
+
+/* Fail unless p, aligned as an access of n bytes (16 at a time) must be, is inside
+ * of an argument's memory, shared memory or this thread's own stack. */
+inline void check_access(const char *what, const void *p, size_t n)
+{
+        Thread *t = self();
+        const Block *b = t->block;
+        const Regions *r = &b->regions;
+        uintptr_t at = (uintptr_t)p;
+        auto within = [=](const void *start, size_t size) {
+                uintptr_t from = (uintptr_t)start;
+                return at >= from && at - from <= size && n <= size - (at - from);
+        };
+        if (at % (n < 16 ? n : 16))
+                fail("thread %d: %s of %zu bytes at the misaligned address %p", t->number, what, n, p);
+        if (!r->n || within(b->smem, b->smem_size) || within(t->context.stack, t->context.size))
+                return;
+        int near = 0;                   /* the argument that starts closest before p, or the first */
+        for (int i = 0; i < r->n; i++) {
+                if (within(r->start[i], r->size[i]))
+                        return;
+                if ((uintptr_t)r->start[i] <= at && (at < (uintptr_t)r->start[near] || r->start[i] > r->start[near]))
+                        near = i;
+        }
+        fail("thread %d: %s of %zu bytes at byte %lld of argument %d, which has %zu", t->number, what, n,
+             (long long)(at - (uintptr_t)r->start[near]), near, r->size[near]);
+}
+
+/* The lanes of an instruction that the PTX ISA calls .aligned come from one place. */
+inline void check_aligned(Warp *w)
+{
+        for (int l = 1; l < 32; l++)
+                if (w->lane[l]->line != w->lane[0]->line || strcmp(w->lane[l]->file, w->lane[0]->file))
+                        fail("threads %d and %d call %s from different places, %s:%d and %s:%d", w->lane[0]->number,
+                             w->lane[l]->number, w->lane[0]->what, file_name(w->lane[0]->file), w->lane[0]->line,
+                             file_name(w->lane[l]->file), w->lane[l]->line);
 }
 
 /* ---- running ----------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <climits>
 #include <utility>
 
+#define TGC_ACCESS(p, bytes)        emu::check_access(__func__, p, bytes)
 #define TGC_SMEM(name)              char *name = emu::self()->block->smem
 #define TGC_KERNEL(name, n_params)  static emu::Entry<n_params> emu_entry_##name(#name, name);
 
@@ -44,6 +45,10 @@ template <int N> struct Entry : Kernel {
 };
 
 inline void kernel_call(const Kernel *k, void **args) { k->call(k->fn, args); }
+
+enum { MAX_ARGS = 256 };
+inline size_t sizes[MAX_ARGS];
+inline int    n_sizes;
 
 enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256 };
 
@@ -151,12 +156,13 @@ inline bool guard_kept(Worker *w, size_t size)
 }
 
 inline void worker_run(Worker *w, const Kernel *k, unsigned number, unsigned grid, unsigned n, unsigned smem,
-                       void **args, unsigned order)
+                       void **args, const Regions *regions, unsigned order)
 {
         Block *b = &w->block;
         b->kernel = k;
         b->name = k->name;
         b->args = args;
+        b->regions = *regions;
         b->idx = { number, 0, 0 };
         b->dim = { n, 1, 1 };
         b->grid = { grid, 1, 1 };
@@ -173,15 +179,26 @@ inline void worker_run(Worker *w, const Kernel *k, unsigned number, unsigned gri
 
 } // namespace emu
 
+/* Optional: how many bytes args[0..n) of the next launch point to, so that load,
+ * store and the copies of ptx.cuh are checked against them.  Copied. */
+extern "C" __attribute__((weak, visibility("default")))
+void tgc_emulate_sizes(const size_t *size, int n)
+{
+        emu::n_sizes = n < emu::MAX_ARGS ? n : emu::MAX_ARGS;
+        memcpy(emu::sizes, size, emu::n_sizes * sizeof *size);
+}
+
 /* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
  * dynamic shared memory.  args[i] is the i-th pointer the kernel gets.  Returns 0,
  * or 1 with a message in err.  After a failure memory holds whatever the blocks
- * wrote until then. */
+ * wrote until then.  One launch at a time per object. */
 extern "C" __attribute__((weak, visibility("default")))
 int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsigned smem,
                        void **args, int n_args, char *err, int err_cap)
 {
+        emu::Regions regions = { args, emu::sizes, emu::n_sizes };
         emu::Kernel *k = emu::kernels;
+        emu::n_sizes = 0;
         while (k && strcmp(k->name, kernel))
                 k = k->next;
         if (!k) {
@@ -192,6 +209,8 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
                 snprintf(err, err_cap, "%s: takes %d pointers, was given %d", kernel, k->n_params, n_args);
                 return 1;
         }
+        if (regions.n > n_args)
+                regions.n = n_args;
         if (grid < 1 || grid > INT_MAX || block < 1 || block > emu::MAX_THREADS || smem > emu::MAX_SMEM) {
                 snprintf(err, err_cap, "%s: no GPU takes %u blocks of %u threads with %u bytes of shared memory",
                          kernel, grid, block, smem);
@@ -204,7 +223,8 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
                         continue;
                 emu::Worker *w = emu::worker_get();
                 if (w)
-                        emu::worker_run(w, k, emu::block_number(order, i, grid), grid, block, smem, args, order);
+                        emu::worker_run(w, k, emu::block_number(order, i, grid), grid, block, smem, args,
+                                        &regions, order);
                 if (!w || w->block.failed) {
 #pragma omp critical (tgc_emulate)
                         if (i < failed) {       /* the same block is named whatever the number of host threads */

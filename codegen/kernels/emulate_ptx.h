@@ -13,6 +13,7 @@ struct MatrixLoad { unsigned *r; const void *row; };
 
 template <int N, bool TRANS> inline void ldmatrix_all(Warp *w, unsigned)
 {
+        check_aligned(w);
         for (int m = 0; m < N; m++) {
                 const uint16_t *row[8];
                 for (int i = 0; i < 8; i++)
@@ -43,6 +44,7 @@ inline float half_of(unsigned w, int e, f16)  { return emu_from_f16((unsigned sh
 template <int K> inline void product_all(Warp *w, const float (&a)[16][K], const float (&b)[K][8])
 {
         float d[16][8];
+        check_aligned(w);
         for (int l = 0; l < 32; l++)
                 for (int i = 0; i < 4; i++)
                         d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2] = ((Product *)w->lane[l]->operands)->d[i];
@@ -97,8 +99,8 @@ inline void cp_async(void *smem, const void *gmem, int bytes, bool valid)
 {
         Thread *t = self();
         check_smem("cp_async", smem, bytes);
-        if (valid && (uintptr_t)gmem % bytes)
-                fail("thread %d: cp_async of %d bytes from address %p", t->number, bytes, gmem);
+        if (valid)
+                check_access("cp_async", gmem, bytes);
         memset(smem, 0xff, bytes);
         t->copies.push_back({ (char *)smem, (const char *)gmem, bytes, valid, t->group });
 }
@@ -182,9 +184,20 @@ TGC_DEV float fast_tanh(float x)  { return tanhf(x); }
 
 /* ---- global memory ----------------------------------------------------- */
 
-template <class C> TGC_DEV C load_nc(const C *p) { return *p; }
-TGC_DEV uint4 load_streaming(const uint4 *p) { return *p; }
-template <class C> TGC_DEV void st_streaming(C *p, C v) { *p = v; }
+template <class C> TGC_DEV C load_nc(const C *p)
+{
+        emu::check_access("load_nc", p, sizeof *p);
+        return *p;
+}
+
+TGC_DEV uint4 load_streaming(const uint4 *p) { return load_nc(p); }
+
+template <class C> TGC_DEV void st_streaming(C *p, C v)
+{
+        emu::check_access("st_streaming", p, sizeof *p);
+        *p = v;
+}
+
 TGC_DEV void prefetch_l2(const void *) { }
 
 /* Lets the block's other threads run first, for this is what a spin calls. */

@@ -49,6 +49,7 @@ typedef __half f16;
 #ifndef TGC_EMULATE
 #define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
 #define TGC_KERNEL(name, n_params)
+#define TGC_ACCESS(p, bytes)            /* the emulator's check of alignment and bounds */
 #endif
 
 #ifndef INFINITY                        /* NVRTC has no math.h */
@@ -79,6 +80,7 @@ TGC_DEV void load(float (&v)[V], const T *p)
         constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
         constexpr int N = BYTES / (int)sizeof(T);
         typedef typename Chunk<BYTES>::T C;
+        TGC_ACCESS(p, V * sizeof(T));
 #pragma unroll
         for (int i = 0; i < V; i += N) {
                 union { C c; T t[N]; } u = { *(const C *)(p + i) };
@@ -94,6 +96,7 @@ TGC_DEV void store(T *p, const float (&v)[V])
         constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
         constexpr int N = BYTES / (int)sizeof(T);
         typedef typename Chunk<BYTES>::T C;
+        TGC_ACCESS(p, V * sizeof(T));
 #pragma unroll
         for (int i = 0; i < V; i += N) {
                 union U { C c; T t[N]; __device__ U() {} } u;

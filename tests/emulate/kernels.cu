@@ -360,7 +360,9 @@ static void expect_failure(const char *kernel, const char *part)
 {
         int *y = shared_memory<int>(512);
         void *args[] = { (void *)zero_rt(), y };
+        size_t sizes[] = { sizeof(Rt), 512 };
         char err[800] = "";
+        tgc_emulate_sizes(sizes, 2);
         int rc = tgc_emulate_launch(kernel, 3, 64, 1024, args, 2, err, sizeof err);
         CHECK_MSG(rc && !strncmp(err, kernel, strlen(kernel)) && strstr(err, "block ") && strstr(err, part),
                   "%s gave %d, \"%s\"; should say \"%s\"", kernel, rc, err, part);
@@ -383,6 +385,7 @@ TEST(names_missing_lanes)
         expect_failure("w_outside_mask", "reads lane 20");
         expect_failure("w_two_calls", "__ballot_sync");
         expect_failure("w_barrier_and_shuffle", "nobody can go on");
+        expect_failure("w_unaligned_code", "from different places, a:2 and a:1");
 }
 
 TEST(names_bad_addresses)
@@ -390,6 +393,10 @@ TEST(names_bad_addresses)
         expect_failure("w_misaligned", "not a multiple of 16");
         expect_failure("w_foreign", "of 1024 bytes of shared memory");
         expect_failure("w_copy_outside", "cp_async at byte 1024");
+        expect_failure("w_unaligned_load", "load of 16 bytes at the misaligned address");
+        expect_failure("w_outside", "store of 8 bytes at byte");
+        expect_failure("w_outside_copy", "of argument 1");
+        expect_failure("w_outside_nc", "load_nc of 4 bytes");
 #ifndef EMU_ASAN
         expect_failure("w_overrun", "writes past its 1024 bytes");
 #endif

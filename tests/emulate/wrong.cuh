@@ -30,10 +30,21 @@ WRONG(w_left_arrivals, if (i < 32) bar_arrive(3, 64);)
 WRONG(w_not_waited, cp_async4(smem + 4 * i, y + i); cp_async_commit();)
 WRONG(w_misaligned, unsigned r[4]; ldmatrix_x4(r, smem + 8 * (i & 31)); y[i] = (int)r[0];)
 WRONG(w_foreign, unsigned r[4]; ldmatrix_x4(r, smem + 1024 - 256 + 16 * (i & 31)); y[i] = (int)r[0];)
-WRONG(w_copy_outside, cp_async16(smem + 16 * (i + 1), y + 4 * i); cp_async_commit(); cp_async_wait<0>();)
+WRONG(w_copy_outside, cp_async16(smem + 16 * (i + 1), y + i % 32 * 4); cp_async_commit(); cp_async_wait<0>();)
 #ifndef EMU_ASAN                        /* which names it first, and ends the program */
 WRONG(w_overrun, smem[1024 + i] = 0; y[i] = i;)
 #endif
+WRONG(w_unaligned_load, float v[4]; load<4>(v, y + i); y[i] = (int)v[0];)
+WRONG(w_outside, float v[2]; load<2>(v, y + 2 * i); store<2>(y + 64 + 2 * i, v);)
+WRONG(w_outside_copy, cp_async4(smem + 4 * i, y + 128 + i); cp_async_commit(); cp_async_wait<0>();)
+WRONG(w_outside_nc, y[i] = load_nc(y - 1 + i);)
+WRONG(w_unaligned_code,
+      unsigned r[4]; unsigned at = 16 * (i & 31);
+      if (i & 1)
+              ldmatrix_x4(r, smem + at, "a", 1);
+      else
+              ldmatrix_x4(r, smem + at, "a", 2);
+      y[i] = (int)r[0];)
 WRONG(w_spin, while (load_acquire(y) != 12345) { })
 
 /* Races: right only in some orders. */

@@ -246,16 +246,22 @@ struct AttLanes {
 
 /* ---- tensor cores -------------------------------------------------------- */
 
-/* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it. */
+/* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it.
+ * Where a thread's column never changes, its addresses differ by constants. */
 template <int N, int THREADS, class Path, int D, class E>
 TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
 {
         constexpr int C = Path::DP / 8;
+        const int tid = threadIdx.x;
 #pragma unroll
-        for (int i = threadIdx.x; i < N * C; i += THREADS) {
-                int r = i / C, c = i % C * 8;
-                bool ok = row0 + r < rows && c < D;
-                cp_async16(s + r * Path::LD + c, ok ? g + (row0 + r) * stride + c : g, ok);
+        for (int i = 0; i < (N * C + THREADS - 1) / THREADS; i++) {
+                const int r = THREADS % C == 0 ? tid / C + i * (THREADS / C) : (tid + i * THREADS) / C;
+                const int c = (THREADS % C == 0 ? tid % C : (tid + i * THREADS) % C) * 8;
+                if (N * C % THREADS && tid + i * THREADS >= N * C)
+                        break;
+                const bool ok = row0 + r < rows && (Path::DP == D || c < D);
+                const int row = row0 + r < rows ? row0 + r : rows - 1;
+                cp_async16(s + r * Path::LD + c, g + row * stride + (Path::DP == D || c < D ? c : 0), ok);
         }
 }
 

@@ -174,11 +174,18 @@ struct Piece {
         }
         __device__ __forceinline__ void floats(float (&v)[UNIT]) const
         {
-                union U { typename Chunk<ALIGN>::T c; T t[UNIT]; __device__ U() {} } u;
-                u.c = c;
+                if constexpr (sizeof(T) == 2 && UNIT >= 2) {
+                        union { typename Chunk<ALIGN>::T c; unsigned w[UNIT / 2]; } u = { c };
 #pragma unroll
-                for (int j = 0; j < UNIT; j++)
-                        v[j] = to_float(u.t[j]);
+                        for (int j = 0; j < UNIT / 2; j++)
+                                unpack2<T>(u.w[j], v[2 * j], v[2 * j + 1]);
+                } else {
+                        union U { typename Chunk<ALIGN>::T c; T t[UNIT]; __device__ U() {} } u;
+                        u.c = c;
+#pragma unroll
+                        for (int j = 0; j < UNIT; j++)
+                                v[j] = to_float(u.t[j]);
+                }
         }
 };
 
@@ -242,7 +249,7 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
                         x_standardise<M, K, KC, UNIT, THREADS>(x, eps, red);
                         __syncthreads();
                 }
-#pragma unroll 1
+#pragma unroll 2
                 for (int b = 0; b < KC && k0 + b < K; b += BATCH) {
                         if (k0 + b + BATCH < K)
                                 batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(next, row, k0 + b + BATCH + own);

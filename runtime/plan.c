@@ -52,9 +52,11 @@ static size_t n_pieces(size_t size)
 /* Hash all sections at once; out has one word per section. */
 static int hash_sections(const Section *s, int n, uint64_t *out, Err *e)
 {
-        size_t total = 0, k = 0;
-        for (int i = 0; i < n; i++)
+        size_t total = 0, k = 0, bytes = 0;
+        for (int i = 0; i < n; i++) {
                 total += n_pieces(s[i].size);
+                bytes += s[i].size;
+        }
         Piece *piece = malloc((total + 1) * sizeof *piece);
         uint64_t *hash = malloc((total + 1) * sizeof *hash);
         if (!piece || !hash || total > INT32_MAX) {
@@ -67,7 +69,7 @@ static int hash_sections(const Section *s, int n, uint64_t *out, Err *e)
                         size_t left = s[i].size - at;
                         piece[k] = (Piece){ (const char *)s[i].data + at, left < PIECE ? left : PIECE, hash + k };
                 }
-        parallel_for((int)total, 16, hash_piece, piece);
+        parallel_for((int)total, bytes > PIECE ? 16 : 1, hash_piece, piece);
         k = 0;
         for (int i = 0; i < n; i++) {
                 out[i] = XXH3_64bits(hash + k, n_pieces(s[i].size) * sizeof *hash);

@@ -39,11 +39,13 @@ static int64_t scan_factor(Scan *s)
                 return -1;
         s->p += 5;
         int64_t a = scan_product(s);
-        if (a < 0 || *s->p++ != '/')
+        if (a < 0 || *s->p != '/')
                 return -1;
+        s->p++;
         int64_t b = scan_int(s);
-        if (b <= 0 || *s->p++ != ')')
+        if (b <= 0 || *s->p != ')')
                 return -1;
+        s->p++;
         s->depth--;
         return a / b + (a % b != 0);
 }

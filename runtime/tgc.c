@@ -1,0 +1,201 @@
+/* tgc.c: the public functions, each a thin cover of a session's. */
+#include "tgc.h"
+#include <stdlib.h>
+#include <string.h>
+#include "session.h"
+#include "tokenizer.h"
+
+struct Tgc {
+        Plan       plan;
+        Session   *session;
+        Tokenizer *tokenizer;           /* NULL: the plan has none */
+};
+
+static int result(int code, const Err *e, TgcError *out)
+{
+        if (code && out) {
+                out->status = code;
+                memcpy(out->message, e->msg, sizeof out->message);
+        }
+        return code;
+}
+
+_Static_assert(sizeof(((Err *)0)->msg) == sizeof(((TgcError *)0)->message), "messages are copied whole");
+
+static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
+{
+        SessionOptions so = { .device = DEV_AUTO };
+        int code, kind;
+        if (o) {
+                kind = dev_kind(o->device ? o->device : "auto");
+                if (kind < 0)
+                        return err_set(e, TGC_USAGE, "unknown device '%.40s': auto, cuda, cpu or emulate", o->device);
+                so.device = (DevKind)kind;
+                so.dev.index = o->device_index;
+                so.dev.threads = o->threads;
+                so.mode = (o->infer ? SESSION_INFER : 0) | (o->train ? SESSION_TRAIN : 0);
+                so.seed = o->seed;
+        }
+        if ((code = plan_open(&t->plan, path, e)) || (code = session_open(&t->session, &t->plan, &so, e)))
+                return code;
+        const Section *tok = plan_find(&t->plan, "tokenizer");
+        return tok ? tokenizer_unpack(&t->tokenizer, tok->data, tok->size, e) : TGC_OK;
+}
+
+int tgc_open(Tgc **out, const char *path, const TgcOptions *o, TgcError *error)
+{
+        Err e = { 0, "" };
+        Tgc *t = calloc(1, sizeof *t);
+        *out = 0;
+        int code = t ? open_all(t, path, o, &e) : err_set(&e, TGC_NO_MEMORY, "no memory");
+        if (code)
+                tgc_close(t);
+        else
+                *out = t;
+        return result(code, &e, error);
+}
+
+void tgc_close(Tgc *t)
+{
+        if (!t)
+                return;
+        session_close(t->session);
+        if (t->tokenizer)
+                tokenizer_free(t->tokenizer);
+        plan_close(&t->plan);
+        free(t);
+}
+
+void tgc_free(void *p)
+{
+        free(p);
+}
+
+const char *tgc_device(const Tgc *t) { return dev_name(session_device(t->session)); }
+int tgc_vocab(const Tgc *t)          { return session_manifest(t->session)->vocab; }
+int tgc_context(const Tgc *t)        { return session_manifest(t->session)->ctx; }
+int tgc_batch(const Tgc *t)          { return session_manifest(t->session)->batch; }
+
+/* ---- text ---- */
+
+int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error)
+{
+        Err e = { 0, "" };
+        int code = t->tokenizer ? tokenizer_encode(t->tokenizer, text, n, -1, ids, n_ids, &e)
+                                : err_set(&e, TGC_USAGE, "the plan has no tokenizer");
+        return result(code, &e, error);
+}
+
+size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap)
+{
+        return t->tokenizer ? tokenizer_decode(t->tokenizer, previous, id, out, cap) : 0;
+}
+
+int tgc_is_end(const Tgc *t, int id)
+{
+        return t->tokenizer && tokenizer_is_eos(t->tokenizer, id);
+}
+
+/* ---- generation ---- */
+
+TgcSampling tgc_sampling(void)
+{
+        Sampling s = sampling_default();
+        return (TgcSampling){ s.temp, s.top_k, s.top_p, s.min_p, s.repeat_penalty, s.repeat_last_n, s.seed };
+}
+
+int tgc_reset(Tgc *t, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(session_reset(t->session, &e), &e, error);
+}
+
+int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(session_prefill(t->session, ids, 1, n, &e), &e, error);
+}
+
+typedef struct Forward { TgcTokenFn *fn; void *user; } Forward;
+
+static int forward(void *user, int i, const int *token, int B)
+{
+        Forward *f = user;
+        (void)i;
+        (void)B;
+        return f->fn ? f->fn(f->user, token[0]) : 0;
+}
+
+int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user, TgcError *error)
+{
+        Err e = { 0, "" };
+        Forward f = { fn, user };
+        TgcSampling d = tgc_sampling();
+        h = h ? h : &d;
+        Sampling how = { h->temp, h->top_k, h->top_p, h->min_p, h->repeat_penalty, h->repeat_last_n, h->seed };
+        return result(session_decode(t->session, &how, n, forward, &f, &e), &e, error);
+}
+
+int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(session_score(t->session, ids, n, logits, nll, &e), &e, error);
+}
+
+/* ---- training ---- */
+
+int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
+{
+        Err e = { 0, "" };
+        TrainResult r;
+        TrainStep in = { .B = x->batch, .T = x->tokens, .n_micro = x->micro, .ids = x->ids, .targets = x->targets,
+                         .lr = x->lr, .beta1 = x->beta1, .beta2 = x->beta2, .eps = x->eps,
+                         .weight_decay = x->weight_decay, .clip = x->clip, .step = x->step };
+        int code = session_train_step(t->session, &in, &r, &e);
+        x->loss = r.loss;
+        x->aux_loss = r.aux_loss;
+        x->grad_norm = r.grad_norm;
+        x->skipped = r.bad;
+        return result(code, &e, error);
+}
+
+/* ---- parameters ---- */
+
+int tgc_param_count(const Tgc *t)
+{
+        return session_manifest(t->session)->n_params;
+}
+
+static const Param *param(const Tgc *t, int i)
+{
+        const Manifest *m = session_manifest(t->session);
+        return i >= 0 && i < m->n_params ? &m->param[i] : 0;
+}
+
+const char *tgc_param_name(const Tgc *t, int i)
+{
+        return param(t, i) ? param(t, i)->name : 0;
+}
+
+int tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n)
+{
+        const Param *p = param(t, i);
+        for (int d = 0; p && d < p->n_dims; d++)
+                dim[d] = p->dim[d];
+        *n = p ? p->count : 0;
+        return p ? p->n_dims : 0;
+}
+
+int tgc_param_get(Tgc *t, int i, float *data, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(param(t, i) ? session_param_get(t->session, i, data, &e)
+                                  : err_set(&e, TGC_USAGE, "no parameter %d", i), &e, error);
+}
+
+int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(param(t, i) ? session_param_set(t->session, i, data, &e)
+                                  : err_set(&e, TGC_USAGE, "no parameter %d", i), &e, error);
+}

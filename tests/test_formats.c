@@ -308,8 +308,10 @@ TEST(safetensors_good)
                 { "{\"__metadata__\":{}}  \n", 0, 0 },
                 { "{" T("a", "F32", "[2]", 0, 8) "}", 8, 1 },
                 { "{" T("b", "BF16", "[3,1]", 4, 10) "," T("a", "F32", "[]", 0, 4) "}", 10, 2 },
-                { "{" T("e", "F32", "[0,5]", 0, 0) "," T("a", "I8", "[3]", 0, 3) "," T("z", "U8", "[7,0]", 3, 3) "}", 3, 3 },
-                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : \"BOOL\" } } ", 2, 1 },
+                { "{" T("e", "F32", "[0,5]", 0, 0) "," T("a", "I8", "[3]", 0, 3) "," T("z", "U8", "[7,0]", 3, 3) "}",
+                  3, 3 },
+                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : \"BOOL\" } } ", 2,
+                  1 },
                 { "{" T("r", "U8", "[1,1,1,1,1,1,1,1]", 0, 1) "}", 1, 1 },
         };
         const char *escaped = "{\"__metadata__\":{\"k\\n\":\"\\u00e9\\ud83d\\ude00\"},"
@@ -385,7 +387,8 @@ TEST(safetensors_bad)
 
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 p = st_bytes(bad[i].header, strlen(bad[i].header), bad[i].data, &size);
-                CHECK_MSG(safetensors_parse(&st, p, size, "file.st", &err) == TGC_BAD_FILE, "accepted %s", bad[i].header);
+                CHECK_MSG(safetensors_parse(&st, p, size, "file.st", &err) == TGC_BAD_FILE, "accepted %s",
+                          bad[i].header);
                 CHECK_MSG(strstr(err.msg, bad[i].says) && strstr(err.msg, "file.st"), "%s: %s", bad[i].header, err.msg);
                 free(p);
         }
@@ -634,7 +637,8 @@ TEST(llama2c_damaged)
                         CHECK(checkpoint_open(&ck, tmp("cut.bin"), &err) == TGC_BAD_FILE);
                 }
                 for (int i = 0; i < 300; i++) {         /* wild headers: int32 extremes and noise */
-                        static const unsigned wild[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 24, 4096, 0x616b3432 };
+                        static const unsigned wild[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 24, 4096,
+                                  0x616b3432 };
                         unsigned v = i % 2 ? wild[random_u() % 8] : random_u() << 1;
                         memcpy(p, m.data, 300);
                         memcpy(p + random_u() % 11 * 4, &v, 4);
@@ -662,7 +666,8 @@ static void put_shard(const char *path, const char *x, const char *y)
 TEST(shards)
 {
         static const struct { const char *index, *says; } bad[] = {
-                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}", "not in the index" },
+                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}",
+                  "not in the index" },
                 { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\","
                   "\"d\":\"1.safetensors\"}}", "no tensor d" },
                 { "{\"weight_map\":{\"a\":\"../1.safetensors\"}}", "not the name of a file" },
@@ -675,7 +680,8 @@ TEST(shards)
                 { "{\"weight_map\":{\"a\":\"3.safetensors\"}}", "3.safetensors" },
                 { "{\"weight_map\":", "not valid JSON" },
         };
-        const char *index = "{\"metadata\":{\"total_size\":32},\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\","
+        const char *index = "{\"metadata\":{\"total_size\":32},\"weight_map\":{\"a\":\"1.safetensors\","
+                  "\"b\":\"1.safetensors\","
                             "\"c\":\"2.safetensors\",\"d\":\"2.safetensors\"}}";
         char path[300];
         Checkpoint *ck;

@@ -159,7 +159,8 @@ TEST(parse_errors)
                 { "map a = b | rows 3", "too few" }, { "map a = b | rows 3 4 5", "too many" },
                 { "map a = b | rows 4 4", "empty slice" }, { "map a = b | rows -1 4", "not a number: '-1'" },
                 { "map a = b | rope 0", "rope" }, { "map a = b | rope 4 3", "rope" },
-                { "map a = b | scale 0", "scale" }, { "map a = b | scale inf", "scale" }, { "map a = b | scale 1x", "scale" },
+                { "map a = b | scale 0", "scale" }, { "map a = b | scale inf", "scale" }, { "map a = b | scale 1x",
+                  "scale" },
                 { "map a = b | t 1", "too many" }, { "map a = b | reshape", "too few" },
                 { "map a = b | reshape 1 1 1 1 1 1 1 1 1", "too many" },
                 { "map a = b | index 99999999999999999999", "not a number" },
@@ -176,7 +177,8 @@ TEST(parse_errors)
         WeightMap *m;
 
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-                CHECK_MSG(weight_map_parse(&m, bad[i].text, "test.map", &err) == TGC_BAD_FILE, "accepted: %s", bad[i].text);
+                CHECK_MSG(weight_map_parse(&m, bad[i].text, "test.map", &err) == TGC_BAD_FILE, "accepted: %s",
+                          bad[i].text);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].text, err.msg);
         }
 }
@@ -195,7 +197,8 @@ TEST(transforms)
                 { "x 3x2x2", "p 2x2", "map p = x | index 2", { 8, 9, 10, 11 } },
                 { "x 5", "p", "map p = x | index 4", { 4 } },
                 { "x 2x3", "p 6", "map p = x | t | reshape 6", { 0, 3, 1, 4, 2, 5 } },
-                { "x 8", "p 8", "map p = x | rope 1", { 0, 4, 1, 5, 2, 6, 3, 7 } },        /* out[2i]=in[i], out[2i+1]=in[i+4] */
+                /* out[2i]=in[i], out[2i+1]=in[i+4] */
+                { "x 8", "p 8", "map p = x | rope 1", { 0, 4, 1, 5, 2, 6, 3, 7 } },
                 { "x 8", "p 8", "map p = x | rope 2", { 0, 2, 1, 3, 4, 6, 5, 7 } },
                 { "x 12", "p 12", "map p = x | rope 2 4", { 0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11 } },
                 { "x 4x2", "p 4x2", "map p = x | rope 1", { 0, 1, 4, 5, 2, 3, 6, 7 } },
@@ -206,7 +209,8 @@ TEST(transforms)
                 { "x 2, y 2x3", "p 2x4", "map p[:][3] = x\nmap p[:][0:3] = y", { 0, 1, 2, 0, 3, 4, 5, 1 } },
                 { "x 3, y 3", "p 2x6", "map p[0][0:6:2] = x\nmap p[0][1:6:2] = y\nmap p[1][0:3] = x\nmap p[1][3:6] = y",
                   { 0, 0, 1, 1, 2, 2, 0, 1, 2, 0, 1, 2 } },
-                { "x 2x4x1", "p 2x2, q 4", "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | reshape 4",
+                { "x 2x4x1", "p 2x2, q 4",
+                  "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | reshape 4",
                   { 0, 1, 4, 5 } },
                 { "b 2", "p 2", "map p = a || b", { 0, 1 } },
                 { "x 5", "p 5", "map p[0:5:3] = x | rows 0 2\nmap p[1:5:3] = x | rows 1 3\nmap p[2] = x | index 4",
@@ -225,7 +229,8 @@ TEST(transforms)
                 CHECK(r.n_unused == 0 && r.n_absent == 0);
                 CHECK(ck_count(m.p[0].rank, m.p[0].dim, &n));
                 for (int64_t k = 0; k < n; k++)
-                        CHECK_MSG(((float *)m.p[0].data)[k] == cases[i].want[k], "%s: element %d is %g, not %g", cases[i].map,
+                        CHECK_MSG(((float *)m.p[0].data)[k] == cases[i].want[k], "%s: element %d is %g, not %g",
+                                  cases[i].map,
                                   (int)k, ((float *)m.p[0].data)[k], cases[i].want[k]);
                 weight_report_free(&r);
                 model_free(&m);
@@ -237,8 +242,10 @@ TEST(transforms)
 TEST(import_errors)
 {
         static const struct { const char *source, *param, *map, *says; } bad[] = {
-                { "x 2x3", "p 3x2", "map p = x", "shapes differ: parameter p is [3,2] (target [3,2]), tensor x is [2,3]" },
-                { "x 2x3", "p 2x3, q 4, r", "map p = x", "2 parameters get no weights, or not for all their elements: q, r" },
+                { "x 2x3", "p 3x2", "map p = x",
+                  "shapes differ: parameter p is [3,2] (target [3,2]), tensor x is [2,3]" },
+                { "x 2x3", "p 2x3, q 4, r", "map p = x",
+                  "2 parameters get no weights, or not for all their elements: q, r" },
                 { "x 2x3", "p 3x3", "map p[0:2] = x", "not for all their elements: p" },
                 { "x 2x3", "p 3x3", "map p[0:2] = x\nmap p[1:3] = x", "covered twice, from x (line 1) and x" },
                 { "x 2, y 3", "p 5", "map p[0:4:2] = x\nmap p[2:5] = y", "covered twice" },
@@ -269,7 +276,8 @@ TEST(import_errors)
                 model_make(&m, bad[i].param, CK_F32);
                 CHECK_MSG(weight_map_import(map, ck, &m.set, 0, &err) == TGC_BAD_FILE, "accepted: %s", bad[i].map);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].map, err.msg);
-                CHECK(m.p[0].dim[0] == 0 || *(float *)m.p[0].data == -1);       /* nothing written before all is known */
+                /* nothing written before all is known */
+                CHECK(m.p[0].dim[0] == 0 || *(float *)m.p[0].data == -1);
                 model_free(&m);
                 weight_map_free(map);
                 checkpoint_close(ck);
@@ -361,7 +369,8 @@ TEST(begin_end)
 
 static void same_checkpoint(const Checkpoint *a, const Checkpoint *b)
 {
-        CHECK_MSG(checkpoint_count(a) == checkpoint_count(b), "%d and %d tensors", checkpoint_count(a), checkpoint_count(b));
+        CHECK_MSG(checkpoint_count(a) == checkpoint_count(b), "%d and %d tensors", checkpoint_count(a),
+                  checkpoint_count(b));
         for (int i = 0; i < checkpoint_count(a); i++) {
                 const CkTensor *x = checkpoint_at(a, i), *y = checkpoint_at(b, i);
                 CHECK_MSG(!strcmp(x->name, y->name), "%s and %s", x->name, y->name);
@@ -399,10 +408,12 @@ TEST(export_inverse)
                 { "x 4x6", "p 6x4", "map p = x | t | rope 3 | scale 0.5" },
                 { "x 4x6", "p 2x6, q 2x6", "map p = x | rows 0 2\nmap q = x | rows 2 4" },
                 { "x 4x6", "p 4x1, q 4x5", "map p = x | cols 0 1\nmap q = x | cols 1 6" },
-                { "x 3x2x4", "p 2x3x4", "map p[:][0] = x | index 0\nmap p[:][2] = x | index 2\nmap p[:][1] = x | index 1" },
+                { "x 3x2x4", "p 2x3x4",
+                  "map p[:][0] = x | index 0\nmap p[:][2] = x | index 2\nmap p[:][1] = x | index 1" },
                 { "q 4x3, k 2x3, v 2x3", "w 8x3", "map w[0:4] = q | rope 2\nmap w[4:6] = k | rope 1\nmap w[6:8] = v" },
                 { "gate 3x2, up 3x2", "w 6x2", "map w[0:6:2] = gate\nmap w[1:6:2] = up" },
-                { "qkv 12x2", "q 4x2, k 4x2, v 4x2",            /* heads of q, k, v side by side, as GPT-NeoX has them */
+                /* heads of q, k, v side by side, as GPT-NeoX has them */
+                { "qkv 12x2", "q 4x2, k 4x2, v 4x2",
                   "map q = qkv | reshape 2 3 2 2 | cols 0 1 | reshape 4 2 | rope 2\n"
                   "map k = qkv | reshape 2 3 2 2 | cols 1 2 | reshape 4 2 | rope 2\n"
                   "map v = qkv | reshape 2 3 2 2 | cols 2 3 | reshape 4 2" },
@@ -465,7 +476,8 @@ TEST(export_errors)
                 { "p 2x3", "map p = x | rows 0 2", "export needs the shape of tensor x" },
                 { "p 2, q 3", "map p = x\nmap q = x", "another shape" },
                 { "p 2", "map p = x\nmap q = y", "no parameter q" },
-                { "p 2, q 3", "map p = x: 4 | rows 0 2\nmap q = x: 4 | rows 1 4", "two different values for element 1" },
+                { "p 2, q 3", "map p = x: 4 | rows 0 2\nmap q = x: 4 | rows 1 4",
+                  "two different values for element 1" },
                 { "p 2", "map p = __metadata__", "name cannot be written" },
         };
         StMeta meta = { "format", "pt" };
@@ -527,6 +539,39 @@ TEST(dtypes)
         weight_map_free(map);
 }
 
+/* Damaged maps are refused or work; the sanitizers watch. */
+TEST(damaged_maps)
+{
+        static const char text[] =
+                "map p[0:4:2] = no || x: 2x3 | rope 1 2 | t | t | scale 2\n"
+                "map p[1:4:2] =? x: 2x3 | rows 0 2 | cols 0 3 | reshape 2 3 | index 0 | reshape 2 3\n"
+                "map q[1][:] = z | index 1\nmap q[0] = z | index 0\nmap ignore *a*?\n";
+        static const char letters[] = "0123456789[]:|=? xyzpqtmap\n*#";
+        Checkpoint *ck = numbers("x 2x3, y 2x3, z 2x4, aaa 1");
+        int accepted = 0, imported = 0;
+
+        for (int round = 0; round < 20000; round++) {
+                char damaged[sizeof text];
+                WeightMap *map;
+                Model m;
+
+                memcpy(damaged, text, sizeof text);
+                for (int k = random_below(3); k >= 0; k--)
+                        damaged[random_below(sizeof text - 1)] = letters[random_below(sizeof letters - 1)];
+                if (weight_map_parse(&map, damaged, "x", &err))
+                        continue;
+                accepted++;
+                model_make(&m, "p 4x3, q 2x4", CK_F32);
+                imported += !weight_map_import(map, ck, &m.set, 0, &err);
+                if (round % 16 == 0)
+                        weight_map_export(map, &m.set, CK_F16, out_path, 0, 0, &err);
+                model_free(&m);
+                weight_map_free(map);
+        }
+        CHECK_MSG(accepted > 1000 && imported > 100, "%d accepted, %d imported", accepted, imported);
+        checkpoint_close(ck);
+}
+
 /* ---- a real model ---- */
 
 static const char ts656k_spec[] =
@@ -547,10 +592,12 @@ static char *ts656k_map(bool hf)
                         "post_attention_layernorm.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
                         "mlp.down_proj.weight | t" };
                 const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w3", "w2 | t" };
-                const char *const target[] = { "rms_att", "wqkv[0:128]", "wqkv[128:192]", "wqkv[192:256]", "wo", "rms_ffn",
+                const char *const target[] = { "rms_att", "wqkv[0:128]", "wqkv[128:192]", "wqkv[192:256]", "wo",
+                          "rms_ffn",
                         "w13[0:768:2]", "w13[1:768:2]", "w2" };
                 for (int i = 0; i < 9; i++)
-                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s\n", l, target[i], hf ? "model." : "", l,
+                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s\n", l, target[i], hf ? "model." : "",
+                                  l,
                                 hf ? hf_name[i] : l2_name[i]);
         }
         return text;
@@ -583,7 +630,8 @@ TEST(real_model)
         for (int i = 0; i < a.set.n; i++) {
                 int64_t n;
                 CHECK(ck_count(a.p[i].rank, a.p[i].dim, &n));
-                CHECK_MSG(!memcmp(a.p[i].data, b.p[i].data, 4 * (size_t)n), "%s differs between the two files", a.p[i].name);
+                CHECK_MSG(!memcmp(a.p[i].data, b.p[i].data, 4 * (size_t)n), "%s differs between the two files",
+                          a.p[i].name);
         }
         /* Out again under Hugging Face names, in float32 and (the values being bf16 already?) in bf16. */
         {

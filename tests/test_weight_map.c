@@ -556,8 +556,13 @@ TEST(damaged_maps)
                 Model m;
 
                 memcpy(damaged, text, sizeof text);
-                for (int k = random_below(3); k >= 0; k--)
-                        damaged[random_below(sizeof text - 1)] = letters[random_below(sizeof letters - 1)];
+                for (int k = random_below(3); k >= 0; k--) {
+                        int at = random_below(sizeof text - 1);
+                        if (round % 2)                  /* numbers only: it still parses */
+                                while (text[at] < '0' || text[at] > '9')
+                                        at = random_below(sizeof text - 1);
+                        damaged[at] = letters[random_below(round % 2 ? 10 : sizeof letters - 1)];
+                }
                 if (weight_map_parse(&map, damaged, "x", &err))
                         continue;
                 accepted++;

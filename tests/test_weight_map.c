@@ -544,7 +544,7 @@ TEST(damaged_maps)
 {
         static const char text[] =
                 "map p[0:4:2] = no || x: 2x3 | rope 1 2 | t | t | scale 2\n"
-                "map p[1:4:2] =? x: 2x3 | rows 0 2 | cols 0 3 | reshape 2 3 | index 0 | reshape 2 3\n"
+                "map p[1:4:2] =? x: 2x3 | rows 0 2 | cols 0 3 | reshape 1 2 3 | index 0\n"
                 "map q[1][:] = z | index 1\nmap q[0] = z | index 0\nmap ignore *a*?\n";
         static const char letters[] = "0123456789[]:|=? xyzpqtmap\n*#";
         Checkpoint *ck = numbers("x 2x3, y 2x3, z 2x4, aaa 1");

@@ -81,9 +81,11 @@ typedef struct Merges {
         uint64_t seed;
         bool   by_text;
         int   *rank_of;
+        unsigned char meet[256 * 256 / 8];      /* bit a * 256 + b: bytes a b stand side by side in a merged token */
 } Merges;
 
 int  merges_put(Merges *m, int left, int right, int rank, int id);      /* a later one wins; TGC_OK or TGC_NO_MEMORY */
+void merges_seal(Merges *m, const Vocab *v);    /* when all are there: work out `meet` */
 void merges_free(Merges *m);
 
 typedef struct Sym { int id; uint32_t at, len, prev, next; } Sym;       /* len 0: merged away */

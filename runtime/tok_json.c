@@ -29,12 +29,6 @@ static void __attribute__((format(printf, 2, 3))) bad(Reader *r, const char *fmt
         r->rc = err_set(r->e, TGC_BAD_FILE, "tokenizer.json: %s", why);
 }
 
-static void check(Reader *r, int rc)
-{
-        if (r->rc == TGC_OK)
-                r->rc = rc;
-}
-
 /* Case counts, and null is absent. */
 static const cJSON *get(const cJSON *o, const char *key)
 {
@@ -102,8 +96,8 @@ static char *copy(Reader *r, const char *s)
 {
         char *p = r->rc == TGC_OK ? strdup(s) : NULL;
 
-        if (!p)
-                check(r, tok_no_memory(r->e));
+        if (!p && r->rc == TGC_OK)
+                r->rc = tok_no_memory(r->e);
         return p;
 }
 
@@ -215,7 +209,9 @@ static const Stage normalizer = { "normalizer", "normalizers", norm_part };
 
 /* ---- pre_tokenizer --------------------------------------------------------------- */
 
-#define WORD  "\\w\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+/* \w of the Rust regex crate: no fractions and superscripts, but joiners. */
+#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
+              "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define PUNCT "[\\p{P}$+<=>^`|~]"
 
 static int get_cut(Reader *r, const cJSON *o, const char *fallback)
@@ -448,15 +444,15 @@ static const Stage post_processor = { "post_processor", "processors", post_part 
 
 /* ---- model ----------------------------------------------------------------------- */
 
-/* A merge is "a b", or since 2024 ["a", "b"]. */
+/* Called while rc is TGC_OK.  A merge is "a b", or since 2024 ["a", "b"]. */
 static void read_merge(Reader *r, const cJSON *o, int rank)
 {
         const cJSON *a = cJSON_IsArray(o) ? o->child : NULL, *b = a ? a->next : NULL;
         const char *s, *gap;
 
         if (cJSON_IsString(a) && cJSON_IsString(b) && !b->next) {
-                check(r, tok_merge(r->t, a->valuestring, strlen(a->valuestring), b->valuestring,
-                                   strlen(b->valuestring), rank, r->e));
+                r->rc = tok_merge(r->t, a->valuestring, strlen(a->valuestring), b->valuestring,
+                                  strlen(b->valuestring), rank, r->e);
                 return;
         }
         s = cJSON_IsString(o) ? o->valuestring : "";
@@ -464,7 +460,7 @@ static void read_merge(Reader *r, const cJSON *o, int rank)
         if (!gap || strchr(gap + 1, ' '))
                 bad(r, "merge %d should be \"a b\" or [\"a\", \"b\"]", rank);
         else
-                check(r, tok_merge(r->t, s, (size_t)(gap - s), gap + 1, strlen(gap + 1), rank, r->e));
+                r->rc = tok_merge(r->t, s, (size_t)(gap - s), gap + 1, strlen(gap + 1), rank, r->e);
 }
 
 static void model_bpe(Reader *r, const cJSON *o)

@@ -4,7 +4,11 @@
  * merge, lowest rank first, then leftmost.  A merge does not take stale pairs out
  * of the heap; they are known when they surface, by their length: a symbol only
  * ever grows, so the pair at `at` still has the length it had when it was put there
- * exactly if both its halves are as they were. */
+ * exactly if both its halves are as they were.
+ *
+ * A long text falls apart first: where the bytes on both sides of a place never
+ * stand together in a merged token, no merge crosses it.  Most ends of words are such
+ * places, and a heap for one word stays in the cache. */
 #include "tok.h"
 
 /* ---- the table of pairs ------------------------------------------------------- */
@@ -65,6 +69,26 @@ void merges_free(Merges *m)
         *m = (Merges){0};
 }
 
+static void note_meetings(Merges *m, const Vocab *v, int id)
+{
+        const char *s = v->text.p + v->at[id];
+
+        for (uint32_t i = 1; i < v->len[id]; i++) {
+                unsigned bit = (unsigned)(unsigned char)s[i - 1] << 8 | (unsigned char)s[i];
+                m->meet[bit >> 3] |= (unsigned char)(1 << (bit & 7));
+        }
+}
+
+void merges_seal(Merges *m, const Vocab *v)
+{
+        for (int id = 0; m->by_text && id < v->n; id++)
+                if (v->at[id] != VOCAB_NONE && m->rank_of[id] >= 0)
+                        note_meetings(m, v, id);
+        for (size_t i = 0; i < m->n_slot; i++)
+                if (m->pair[i].key)
+                        note_meetings(m, v, m->pair[i].id);
+}
+
 /* ---- the heap ------------------------------------------------------------------ */
 
 static bool before(Cand a, Cand b)
@@ -99,6 +123,8 @@ static void sift_up(Cand *h, size_t i)
 
 /* ---- merging ------------------------------------------------------------------- */
 
+#define NO_SYM UINT32_MAX
+
 void work_put(MergeWork *w, int id, uint32_t at, uint32_t len)
 {
         if (w->n == w->cap) {
@@ -121,7 +147,7 @@ static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v,
         const Sym *a = &w->sym[i], *b;
         Cand c = { -1, -1, i, 0 };
 
-        if (a->next >= w->n)
+        if (a->next == NO_SYM)
                 return false;
         b = &w->sym[a->next];
         c.len = a->len + b->len;
@@ -141,24 +167,45 @@ static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v,
         return true;
 }
 
-void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids)
+/* Whether symbols i and i + 1, not merged yet, could end up in one token. */
+static bool could_meet(const MergeWork *w, size_t i, const Merges *m, const Vocab *v, const char *text)
 {
-        /* One pair per symbol at first, and each merge takes one out for at most two put in. */
-        size_t need = 2 * w->n;
+        const Sym *a = &w->sym[i], *b = a + 1;
+        unsigned left, right, bit;
 
-        if (w->bad)
-                return;
-        if (need > w->heap_cap) {
-                Cand *p = realloc(w->heap, 2 * need * sizeof *p);
-                if (!p) {
-                        w->bad = true;
-                        return;
-                }
-                w->heap = p;
-                w->heap_cap = 2 * need;
+        if (m->by_text) {
+                left = (unsigned char)text[a->at + a->len - 1];
+                right = (unsigned char)text[b->at];
+        } else {
+                if (!v->len[a->id] || !v->len[b->id])
+                        return true;
+                left = (unsigned char)v->text.p[v->at[a->id] + v->len[a->id] - 1];
+                right = (unsigned char)v->text.p[v->at[b->id]];
         }
+        bit = left << 8 | right;
+        return m->meet[bit >> 3] >> (bit & 7) & 1;
+}
+
+/* Room for the pairs of n symbols: each but the last has one at first, and a merge
+ * takes one out for at most two put in. */
+static bool heap_room(MergeWork *w, size_t n)
+{
+        Cand *p;
+
+        if (2 * n <= w->heap_cap)
+                return true;
+        if (!(p = realloc(w->heap, 4 * n * sizeof *p)))
+                return false;
+        w->heap = p;
+        w->heap_cap = 4 * n;
+        return true;
+}
+
+/* Merge within symbols from .. to - 1, whose list is cut off from the rest. */
+static void merge_run(MergeWork *w, size_t from, size_t to, const Merges *m, const Vocab *v, const char *text)
+{
         w->n_heap = 0;
-        for (size_t i = 0; i < w->n; i++)
+        for (size_t i = from; i < to; i++)
                 candidate(w, (uint32_t)i, m, v, text);
         for (size_t i = w->n_heap / 2; i-- > 0;)
                 sift_down(w->heap, w->n_heap, i);
@@ -170,7 +217,7 @@ void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text,
                 w->heap[0] = w->heap[--w->n_heap];
                 if (w->n_heap)
                         sift_down(w->heap, w->n_heap, 0);
-                if (!a->len || a->next >= w->n)
+                if (!a->len || a->next == NO_SYM)
                         continue;
                 b = &w->sym[a->next];
                 if (a->len + b->len != c.len)
@@ -179,15 +226,30 @@ void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text,
                 a->len = c.len;
                 a->next = b->next;
                 b->len = 0;
-                if (a->next < w->n)
+                if (a->next != NO_SYM)
                         w->sym[a->next].prev = c.at;
                 if (candidate(w, c.at, m, v, text))
                         sift_up(w->heap, w->n_heap - 1);
-                if (a->prev < w->n && candidate(w, a->prev, m, v, text))
+                if (a->prev != NO_SYM && candidate(w, a->prev, m, v, text))
                         sift_up(w->heap, w->n_heap - 1);
         }
-        for (size_t i = 0; i < w->n; i = w->sym[i].next)
-                ints_put(ids, w->sym[i].id);
+}
+
+void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids)
+{
+        for (size_t from = 0, to; from < w->n && !w->bad; from = to) {
+                for (to = from + 1; to < w->n && could_meet(w, to - 1, m, v, text);)
+                        to++;
+                if (!heap_room(w, to - from)) {
+                        w->bad = true;
+                        return;
+                }
+                w->sym[from].prev = w->sym[to - 1].next = NO_SYM;
+                if (to > from + 1)
+                        merge_run(w, from, to, m, v, text);
+                for (size_t i = from; i != NO_SYM; i = w->sym[i].next)
+                        ints_put(ids, w->sym[i].id);
+        }
         w->n = 0;
 }
 

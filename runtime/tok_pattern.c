@@ -11,9 +11,10 @@
 #define HEAP_LIMIT  (64u << 10)         /* KiB of backtracking memory of one match      */
 
 /* \s and \w as Oniguruma has them, to stand inside [ ]: PCRE2's \s also takes in
- * U+180E, and its \w leaves out marks. */
+ * U+180E, and its \w leaves out marks and circled letters. */
 #define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
+#define WORD  "\\p{L}\\p{M}\\p{N}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+              "\\x{1f170}-\\x{1f189}"
 #define HEX   "0-9a-fA-F"
 
 static void put(Buf *b, const char *s)

@@ -33,6 +33,7 @@ int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Er
         if (rc == TGC_OK && !(t->special = calloc((size_t)t->vocab.n, 1)))
                 rc = tok_no_memory(e);
         if (rc == TGC_OK) {
+                merges_seal(&t->merges, &t->vocab);
                 for (int i = 0; i < t->n_added; i++)
                         t->special[t->added[i].id] |= t->added[i].special;
                 for (int i = 0; i < t->n_control && i < t->vocab.n; i++)

@@ -42,7 +42,8 @@ struct Meeting { unsigned mask, here; const char *what; };
 
 struct Warp {
         Thread *lane[32];
-        unsigned exists, ready, ended;
+        int number;
+        unsigned exists, ready, ended;  /* lanes */
         Meeting meeting[32];            /* under way: [n_meetings] */
         int n_meetings;
 };
@@ -63,6 +64,7 @@ struct Block {
         int n, ended;
         Thread *thread;                 /* [n] */
         Warp warp[32];
+        unsigned ready;                 /* warps that have a ready lane */
         Barrier barrier[16];
         Regions regions;
         char *smem;
@@ -130,17 +132,21 @@ __attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt
 
 inline void leave(Thread *t) { context_switch(&t->context, &t->block->host, false); }
 
-inline void wait_in(Thread *t, State state)
+inline void set_state(Thread *t, State state)
 {
+        Warp *w = t->warp;
         t->state = state;
-        t->warp->ready &= ~(1u << t->lane);
-        leave(t);
+        w->ready &= ~(1u << t->lane);
+        if (state == READY)
+                w->ready |= 1u << t->lane;
+        t->block->ready &= ~(1u << w->number);
+        t->block->ready |= (unsigned)(w->ready != 0) << w->number;
 }
 
-inline void wake(Thread *t)
+inline void wait_in(Thread *t, State state)
 {
-        t->state = READY;
-        t->warp->ready |= 1u << t->lane;
+        set_state(t, state);
+        leave(t);
 }
 
 /* Let others run; for spins. */
@@ -195,7 +201,7 @@ inline void meet(const char *what, unsigned mask, void *operands, void (*all)(Wa
         if (all)
                 all(w, mask);
         for (unsigned rest = mask & ~(1u << t->lane); rest; rest &= rest - 1)
-                wake(w->lane[__builtin_ctz(rest)]);
+                set_state(w->lane[__builtin_ctz(rest)], READY);
 }
 
 /* Barrier `id` of `expected` threads; adds `value` to its sum and returns the
@@ -223,7 +229,7 @@ inline int barrier(const char *what, int id, int expected, bool waits, int value
         } else if (r->expected != expected) {
                 fail("thread %d calls %s at %s:%d for %d threads, others at %s:%d for %d", t->number, what,
                      file_name(file), line, expected, file_name(r->file), r->line, r->expected);
-        } else if (id == 0 && (r->line != line || strcmp(r->file, file))) {
+        } else if (id == 0 && (r->line != line || (r->file != file && strcmp(r->file, file)))) {
                 fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d", t->number, what,
                      file_name(file), line, file_name(r->file), r->line);
         }
@@ -242,7 +248,7 @@ inline int barrier(const char *what, int id, int expected, bool waits, int value
         r->result = r->sum;
         for (int i = 0; i < b->n; i++)
                 if (b->thread[i].state == AT_BARRIER && b->thread[i].barrier == id)
-                        wake(&b->thread[i]);
+                        set_state(&b->thread[i], READY);
         return r->result;
 }
 
@@ -331,8 +337,7 @@ inline void thread_end(Thread *t)
         if (b->barrier[0].arrived)
                 fail("divergent barrier: thread %d ends while others wait at %s:%d", t->number,
                      file_name(b->barrier[0].file), b->barrier[0].line);
-        t->state = ENDED;
-        w->ready &= ~(1u << t->lane);
+        set_state(t, ENDED);
         w->ended |= 1u << t->lane;
         b->ended++;
 }
@@ -352,13 +357,16 @@ inline void thread_main()
 /* The warp to run next; NULL when none can. */
 inline Warp *pick_warp(Block *b)
 {
-        int n = (b->n + 31) / 32, from = b->order > BACKWARD ? random_next(b) % n : 0;
-        for (int i = 0; i < n; i++) {
-                Warp *w = &b->warp[b->order == BACKWARD ? n - 1 - i : (from + i) % n];
-                if (w->ready)
-                        return w;
+        unsigned ready = b->ready;
+        if (!ready)
+                return 0;
+        if (b->order == BACKWARD)
+                return &b->warp[31 - __builtin_clz(ready)];
+        if (b->order > BACKWARD) {      /* the first from a random one on */
+                unsigned later = ready & (~0u << (random_next(b) & 31));
+                ready = later ? later : ready;
         }
-        return 0;
+        return &b->warp[__builtin_ctz(ready)];
 }
 
 inline void warp_pass(Block *b, Warp *w)
@@ -406,6 +414,7 @@ inline void block_run(Block *b, char *stacks)
 {
         b->ended = 0;
         b->failed = false;
+        b->ready = 0;
         memset(b->warp, 0, sizeof b->warp);
         memset(b->barrier, 0, sizeof b->barrier);
         b->random = ((uint64_t)b->order << 32 | b->idx.x) * 0x9e3779b97f4a7c15u | 1;
@@ -417,12 +426,13 @@ inline void block_run(Block *b, char *stacks)
                 t->lane = i & 31;
                 t->block = b;
                 t->warp = &b->warp[i >> 5];
+                t->warp->number = i >> 5;
                 t->warp->lane[t->lane] = t;
                 t->warp->exists |= 1u << t->lane;
                 t->copies.clear();
                 t->group = t->spins = 0;
-                wake(t);
-                fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, thread_main);
+                set_state(t, READY);
+                fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, i * 5, thread_main);
         }
         for (Warp *w; !b->failed && (w = pick_warp(b)); )
                 warp_pass(b, w);

@@ -188,6 +188,10 @@ int file_out_open(FileOut **out, const char *path, Err *e)
         *out = 0;
         if (!f)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        if (!*path) {
+                free(f);
+                return err_set(e, TGC_IO, "cannot write to a file without a name");
+        }
         f->fd = -1;
         f->failed = false;
         f->temp = 0;
@@ -209,8 +213,8 @@ int file_out_open(FileOut **out, const char *path, Err *e)
                         rc = err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
         } else {
                 rc = open_temp(f, 0666, e);
-                if (!rc && there && fchmod(f->fd, st.st_mode & 07777))
-                        errno = 0;                      /* another's file system may refuse; the umask's mode stays */
+                if (!rc && there)
+                        fchmod(f->fd, st.st_mode & 07777);      /* where refused, the umask's mode stays */
         }
         if (rc) {
                 out_free(f);

@@ -1,8 +1,9 @@
 /* file.h: whole files in, whole files out.
  *
  * Reading maps the file.  Writing never shows a half-written file: the bytes go
- * to a temporary beside the target, which replaces it only after fsync.  Every
- * message names the path and the system's reason. */
+ * to a temporary beside the target (".NAME.tmp-PID-K", left behind only when the
+ * process is killed), which replaces it after fsync.  Every message names the path
+ * and the system's reason. */
 #ifndef TGC_FILE_H
 #define TGC_FILE_H
 

@@ -129,6 +129,7 @@ TEST(file_special)
         CHECK(!file_write_atomic("/dev/null", "x", 1, &err));
         CHECK(!stat("/dev/null", &st) && S_ISCHR(st.st_mode));
         CHECK(file_write_atomic(dir, "x", 1, &err) == TGC_IO && strstr(err.msg, dir));
+        CHECK(file_write_atomic("", "x", 1, &err) == TGC_IO);
         CHECK(file_write_atomic(tmp("no/such"), "x", 1, &err) == TGC_IO && strstr(err.msg, "no/such"));
         CHECK(!file_write_atomic(target, "one", 3, &err));
         CHECK(!symlink("target", link));

@@ -44,7 +44,7 @@ struct ColumnsLoad {
         }
 };
 
-constexpr int pow2_ceil(int n)
+__host__ __device__ constexpr int pow2_ceil(int n)
 {
         int p = 1;
         while (p < n)

@@ -15,14 +15,16 @@
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
  * dloss(row, 0, v[1]) is a plain head; what divides by the token count is in it.
  *
- * tiles: rows.  THREADS: 1024 from V = 8192 on, else 256.  shared memory: CE_SMEM bytes. */
+ * tiles: rows.  THREADS: 256 below V = 8192, else 512; ce_both_task 1024 where the row is then
+ * held (V * sizeof(T) <= 1024 * CE_HOLD), with __launch_bounds__(1024, 1): it needs up to 64
+ * registers.  shared memory: CE_SMEM bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH
 
 #include "ptx.cuh"
 
 #define CE_SMEM 256
-#define CE_HOLD 128
+#define CE_HOLD 112
 
 #define CE_LOG2E 1.4426950408889634f
 
@@ -63,14 +65,16 @@ struct CeRow {
         struct alignas(W * sizeof(T)) Piece { T t[W]; };
 
         static __device__ int col(int i) { return (i * THREADS + (int)threadIdx.x) * W; }
-        static __device__ bool has(int i) { return col(i) < V; }
+        /* Whether piece i exists, and all of it; known at compile time for all but the last i. */
+        static __device__ bool has(int i)   { return (i + 1) * THREADS * W <= V || col(i) < V; }
+        static __device__ bool whole(int i) { return V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + W <= V; }
         static __device__ Piece get(const T *row, int i) { return *(const Piece *)(row + col(i)); }
         /* As floats; the padding of the last piece counts as -inf. */
         static __device__ void open(float (&v)[W], const Piece &p, int i)
         {
 #pragma unroll
                 for (int j = 0; j < W; j++)
-                        v[j] = V % W == 0 || col(i) + j < V ? to_float(p.t[j]) : -INFINITY;
+                        v[j] = V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + j < V ? to_float(p.t[j]) : -INFINITY;
         }
         static __device__ void put(T *row, int i, const float (&v)[W])
         {
@@ -78,7 +82,7 @@ struct CeRow {
 #pragma unroll
                 for (int j = 0; j < W; j++)
                         from_float(&p.t[j], v[j]);
-                if (V % W == 0 || col(i) + W <= V)
+                if (whole(i))
                         *(Piece *)(row + col(i)) = p;
                 else
                         for (int j = 0; j < W; j++)

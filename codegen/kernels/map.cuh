@@ -15,14 +15,14 @@
 #define MAP_PER_THREAD 16
 
 /* The widest vector a functor may get where rows are n long (0: unknown, so 1 or MINV). */
-constexpr int vec_of(int n, int maxv)
+__host__ __device__ constexpr int vec_of(int n, int maxv)
 {
         return n % 8 == 0 && n && maxv >= 8 ? 8 : n % 4 == 0 && n && maxv >= 4 ? 4
              : n % 2 == 0 && n && maxv >= 2 ? 2 : 1;
 }
 
-constexpr int vec_min(int a, int b) { return a < b ? a : b; }
-constexpr int vec_max(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int vec_min(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int vec_max(int a, int b) { return a > b ? a : b; }
 
 template <int THREADS, int N, class Body>
 TGC_DEV void map_task(int rows, int tile, const Body &body)

@@ -47,7 +47,7 @@ enum { ACC_GAIN = 1, ACC_BIAS = 2 };
 #define NORM_GRAD_SMEM(N) (ROW_SMEM + 8 * (N))
 
 /* Threads along a row: eight elements each up to a warp, a warp up to 1024, then the block. */
-constexpr int row_lanes(int n, int threads)
+__host__ __device__ constexpr int row_lanes(int n, int threads)
 {
         return n == 0 || n > 1024 ? threads : n > 128 ? 32 : pow2_ceil((n + 7) / 8);
 }
@@ -55,7 +55,7 @@ constexpr int row_lanes(int n, int threads)
 #define ROW_ROWS(N, THREADS) ((THREADS) / ROW_LANES(N, THREADS))
 
 /* Floats a thread may hold of its rows. */
-constexpr int row_budget(int threads)
+__host__ __device__ constexpr int row_budget(int threads)
 {
         return vec_min(128, vec_min(65536 / threads, 255) - 48);
 }
@@ -65,23 +65,27 @@ constexpr int row_budget(int threads)
 template <int LANES, int THREADS>
 TGC_DEV float lanes_sum(float x, float *red)
 {
-        if (LANES > 32)
+        if constexpr (LANES > 32) {
                 return block_sum<THREADS>(x, red);
+        } else {
 #pragma unroll
-        for (int d = vec_min(LANES, 32) / 2; d; d >>= 1)
-                x += __shfl_xor_sync(0xffffffffu, x, d);
-        return x;
+                for (int d = LANES / 2; d; d >>= 1)
+                        x += __shfl_xor_sync(0xffffffffu, x, d);
+                return x;
+        }
 }
 
 template <int LANES, int THREADS>
 TGC_DEV float lanes_max(float x, float *red)
 {
-        if (LANES > 32)
+        if constexpr (LANES > 32) {
                 return block_max<THREADS>(x, red);
+        } else {
 #pragma unroll
-        for (int d = vec_min(LANES, 32) / 2; d; d >>= 1)
-                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
-        return x;
+                for (int d = LANES / 2; d; d >>= 1)
+                        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+                return x;
+        }
 }
 
 /* Two sums for one pair of barriers. */
@@ -111,7 +115,7 @@ TGC_DEV void lanes_sum2(float &x, float &y, float *red)
 template <int N, int THREADS, int V, bool HOLD, class Head>
 struct RowPart {
         static constexpr int LANES = row_lanes(N, THREADS);
-        static constexpr int PER = ((N ? N : 1) / V + LANES - 1) / LANES;
+        static constexpr int PER = N ? (N / V + LANES - 1) / LANES : 1;
         const Head &head;
         int row, lane, end;                     /* end: columns; 0 for a row that is not there */
         float v[HOLD ? PER : 1][V];

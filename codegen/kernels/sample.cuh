@@ -24,7 +24,7 @@
  *     order, at which the running sum of w exceeds r.
  * NaN counts as -inf.  M itself is always kept, so Z > 0.
  *
- * tiles: B.  THREADS: 1024.  shared memory: SAMPLE_SMEM. */
+ * tiles: B.  THREADS: 1024, __launch_bounds__(1024, 1).  shared memory: SAMPLE_SMEM. */
 #ifndef TGC_SAMPLE_CUH
 #define TGC_SAMPLE_CUH
 

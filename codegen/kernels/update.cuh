@@ -62,7 +62,7 @@ TGC_DEV void norm_finish_task(const float *partial, int tiles, float *norm, char
 }
 
 /* Factors that are the same for every element. */
-struct AdamW { float grad, keep, beta1, beta2, rate, root2, eps; };
+struct AdamW { float grad, keep, beta1, beta2, rate, inv_root2, eps; };
 
 TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g, bool decay)
 {
@@ -71,7 +71,7 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
                 p *= a.keep;
         m += (1.f - a.beta1) * (g - m);
         v = a.beta2 * v + (1.f - a.beta2) * g * g;
-        p -= a.rate * (m / (sqrtf(v) / a.root2 + a.eps));
+        p -= a.rate * __fdividef(m, sqrtf(v) * a.inv_root2 + a.eps);
 }
 
 template <int THREADS, class Low>
@@ -79,7 +79,7 @@ TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const fl
                         long long n_decay, const float *norm, int *flag, int tile)
 {
         AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
-                    sqrtf(rt->bias2), rt->eps };
+                    1.f / sqrtf(rt->bias2), rt->eps };
         if (norm) {
                 float size = *norm;
                 if (!(size < INFINITY)) {

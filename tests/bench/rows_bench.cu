@@ -62,7 +62,7 @@ static void fill(Dev<T> &d, unsigned seed, float scale = 1.f)
 }
 
 template <int THREADS, class F>
-__global__ void __launch_bounds__(THREADS) shell(F f)
+__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 1 : 2) shell(F f)
 {
         TGC_SMEM(smem);
         f((int)blockIdx.x, smem);
@@ -110,7 +110,6 @@ static void report(const char *name, double ms, double bytes, double error)
 
 static bool wanted(const char *name) { return strstr(name, only) != 0; }
 static int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
-static double host(float x) { return x; }
 static double host(bf16 x) { return __bfloat162float(x); }
 static double worse(double e, double got, double want)
 {
@@ -364,7 +363,7 @@ static void bench_softmax(int rows, int n)
 
 /* ---- cross-entropy ---------------------------------------------------------------- */
 
-template <int WHAT, int V>
+template <int WHAT, int V, int THREADS>
 struct CeRun {
         bf16 *logits;
         int ld;
@@ -374,19 +373,22 @@ struct CeRun {
         __device__ void operator()(int tile, char *smem) const
         {
                 if constexpr (WHAT == 0)
-                        ce_task<bf16, V, 1024>(logits, ld, targets, loss, lse, tile, smem);
+                        ce_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem);
                 else if constexpr (WHAT == 1)
-                        ce_grad_task<bf16, V, 1024>(logits, logits, ld, targets, lse, tile, dloss);
+                        ce_grad_task<bf16, V, THREADS>(logits, logits, ld, targets, lse, tile, dloss);
                 else
-                        ce_both_task<bf16, V, 1024>(logits, ld, targets, loss, lse, tile, smem, dloss);
+                        ce_both_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss);
         }
 };
 
-template <int V>
+template <int WHAT, int V, int THREADS>
 static void bench_ce(int rows, int ld)
 {
         static const char *const kind[] = { "ce", "ce_grad", "ce_both" };
         char name[64];
+        snprintf(name, sizeof name, "%s bf16 %dx%d, %d threads", kind[WHAT], rows, V, THREADS);
+        if (!wanted(name))
+                return;
         Dev<bf16> x((size_t)rows * ld);
         Dev<float> loss(rows), lse(rows), dloss(rows);
         Dev<int> targets(rows);
@@ -395,36 +397,23 @@ static void bench_ce(int rows, int ld)
                 ht[r] = (int)((r * 7919ll) % V);
         targets.put(ht);
         fill(dloss, 2);
-        for (int what = 0; what < 3; what++) {
-                snprintf(name, sizeof name, "%s bf16 %dx%d", kind[what], rows, V);
-                if (!wanted(name))
-                        continue;
-                double error = 0, sum = 0;
-                fill(x, 1, 3.f);
-                auto hx = x.get(x.n - ld, V);
-                for (int c = 0; c < V; c++)
-                        sum += exp(host(hx[c]));
-                auto call = [&] {
-                        CeRun<0, V> a = { x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1} };
-                        CeRun<1, V> b = { x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1} };
-                        CeRun<2, V> c = { x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1} };
-                        if (what == 0)
-                                launch<1024>(a, rows, CE_SMEM);
-                        else if (what == 1)
-                                launch<1024>(b, rows, CE_SMEM);
-                        else
-                                launch<1024>(c, rows, CE_SMEM);
-                };
-                if (what == 1)
-                        launch<1024>(CeRun<0, V>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
-                call();
-                auto hl = lse.get(rows - 1, 1), hd = dloss.get(rows - 1, 1);
-                auto dx = x.get(x.n - ld, V);
-                error = worse(error, hl[0], log(sum));
-                for (int c = 0; c < V && what; c++)
-                        error = worse(error, host(dx[c]), (exp(host(hx[c])) / sum - (c == ht[rows - 1])) * hd[0]);
-                report(name, time_ms(call), (what ? 4. : 2.) * rows * V, error);
-        }
+        fill(x, 1, 3.f);
+        double error = 0, sum = 0;
+        auto hx = x.get(x.n - ld, V);
+        for (int c = 0; c < V; c++)
+                sum += exp(host(hx[c]));
+        auto call = [&] {
+                launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
+        };
+        if (WHAT == 1)
+                launch<THREADS>(CeRun<0, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
+        call();
+        auto hl = lse.get(rows - 1, 1), hd = dloss.get(rows - 1, 1);
+        auto dx = x.get(x.n - ld, V);
+        error = worse(error, hl[0], log(sum));
+        for (int c = 0; c < V && WHAT; c++)
+                error = worse(error, host(dx[c]), (exp(host(hx[c])) / sum - (c == ht[rows - 1])) * hd[0]);
+        report(name, time_ms(call), (WHAT ? 4. : 2.) * rows * V, error);
 }
 
 /* ---- columns ---------------------------------------------------------------------- */
@@ -701,9 +690,15 @@ int main(int argc, char **argv)
         bench_norm_grad<NORM_RMS, 4096, 256>(8192, 528);
         bench_softmax<1024, 128>(65536, 1024);
         bench_softmax<0, 512>(65536, 1024);
-        bench_ce<50257>(8192, 50304);
-        bench_ce<32000>(8192, 32000);
-        bench_ce<128256>(4096, 128256);
+        bench_ce<0, 50257, 512>(8192, 50304);
+        bench_ce<0, 50257, 1024>(8192, 50304);
+        bench_ce<1, 50257, 512>(8192, 50304);
+        bench_ce<2, 50257, 512>(8192, 50304);
+        bench_ce<2, 50257, 1024>(8192, 50304);
+        bench_ce<2, 32000, 512>(8192, 32000);
+        bench_ce<2, 32000, 1024>(8192, 32000);
+        bench_ce<2, 128256, 512>(4096, 128256);
+        bench_ce<2, 128256, 1024>(4096, 128256);
         bench_columns<768>(32768);
         bench_columns<3072>(32768);
         bench_bucket<768>(32768, 50257, false);

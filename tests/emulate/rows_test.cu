@@ -105,7 +105,7 @@ static void map_test(int rows)
         Buf<float> x((size_t)rows * N);
         for (size_t i = 0; i < x.n; i++)
                 x[i] = 0.5f;
-        shell_run(64, ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0, MapRun<N>{rows, {x.p, N}});
+        shell_run<64>(ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0, MapRun<N>{rows, {x.p, N}});
         for (int r = 0; r < rows; r++)
                 for (int c = 0; c < N; c++)
                         CHECK_NEAR(x[(size_t)r * N + c], 0.5 + r * 7 + c, 0, "N %d rows %d at %d,%d", N, rows, r, c);
@@ -171,7 +171,7 @@ static void norm_test(int rows)
         double tol = sizeof(T) == 2 ? 5e-3 : 2e-5, rstd;
         Buf<T> x((size_t)rows * N), y((size_t)rows * N);
         x.fill(N + rows, 2.f, 0.5f);
-        shell_run(THREADS, ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
+        shell_run<THREADS>(ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
                   NormRun<KIND, N, THREADS, T>{rows, {x.p, N}, {y.p, N}});
         Vec row(N), xhat(N);
         for (int r = 0; r < rows; r++) {
@@ -194,13 +194,13 @@ static void norm_grad_test(int rows, int tiles)
         gain.fill(N + 2);
         for (size_t i = 0; i < dy.n; i++)
                 dy[i] = (float)(g.get(i) * gain[i % N]);
-        shell_run(THREADS, tiles, NORM_GRAD_SMEM(N),
+        shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N),
                   NormGradRun<KIND, N, THREADS, ACC, T>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dy.p, N}, {dx.p, N},
                                                         pg.p, pb.p});
         if (ACC & ACC_GAIN)
-                shell_run(256, ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pg.p, {dgain.p, N}});
+                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pg.p, {dgain.p, N}});
         if (ACC & ACC_BIAS)
-                shell_run(256, ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pb.p, {dbias.p, N}});
+                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pb.p, {dbias.p, N}});
         Vec row(N), xhat(N), wg(N), wb(N);
         for (int r = 0; r < rows; r++) {
                 double rstd, s1 = 0, s2 = 0;
@@ -263,7 +263,7 @@ static void rows_test(int rows, int n)
                 x[3 * (size_t)n] = NAN;
         for (int what = 0; what < 6; what++) {
                 bool whole = what < 2;
-                shell_run(THREADS, ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
+                shell_run<THREADS>(ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
                           RowsRun<N, THREADS>{what, rows, n, {x.p, n}, {dy.p, n}, {whole ? y.p : one.p, whole ? n : 1},
                                               index.p});
                 for (int r = 0; r < rows; r++) {
@@ -343,11 +343,11 @@ static void ce_test(int ld)
         targets[4] = V / 2;
         memcpy((void *)both.p, (void *)x.p, sizeof(T) * x.n);
         CeRun<T, V, THREADS> run = {0, x.p, dx.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}};
-        shell_run(THREADS, ROWS, CE_SMEM, run);
+        shell_run<THREADS>(ROWS, CE_SMEM, run);
         run.what = 1;
-        shell_run(THREADS, ROWS, CE_SMEM, run);
-        shell_run(THREADS, ROWS, CE_SMEM,
-                  CeRun<T, V, THREADS>{2, both.p, 0, ld, targets.p, loss2.p, lse2.p, {dloss.p, 1}});
+        shell_run<THREADS>(ROWS, CE_SMEM, run);
+        shell_run<THREADS>(ROWS, CE_SMEM,
+                           CeRun<T, V, THREADS>{2, both.p, 0, ld, targets.p, loss2.p, lse2.p, {dloss.p, 1}});
         double tol = sizeof(T) == 2 ? 4e-3 : 2e-6;
         for (int r = 0; r < ROWS; r++) {
                 double top = -INFINITY, sum = 0;
@@ -391,9 +391,9 @@ static void columns_test(int rows, int chunks)
         Buf<bf16> x((size_t)rows * N);
         Buf<float> partial((size_t)chunks * N), sum(N);
         x.fill(N + rows);
-        shell_run(256, ceil_div(N, 256) * chunks, COLUMNS_SMEM(256),
+        shell_run<256>(ceil_div(N, 256) * chunks, COLUMNS_SMEM(256),
                   ColumnsRun<N, 256>{rows, chunks, {x.p, N}, {partial.p, N}});
-        shell_run(256, ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{chunks, partial.p, {sum.p, N}});
+        shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{chunks, partial.p, {sum.p, N}});
         for (int c = 0; c < N; c++) {
                 double want = 0;
                 for (int r = 0; r < rows; r++)
@@ -431,8 +431,8 @@ static void topk_test(int rows)
         d.fill(E + 1);
         for (size_t i = 0; i < x.n; i++)                /* coarse values: many ties, 0 and -0 among them */
                 x[i] = i / E % 3 == 1 ? roundf(x[i]) : i / E % 3 == 2 && i % 2 ? -INFINITY : x[i];
-        shell_run(64, ceil_div(rows, 2), 0, TopkRun<E, K>{rows, {x.p, E}, values.p, index.p});
-        shell_run(64, ceil_div((long long)rows * E, 64 * MAP_PER_THREAD), 0,
+        shell_run<64>(ceil_div(rows, 2), 0, TopkRun<E, K>{rows, {x.p, E}, values.p, index.p});
+        shell_run<64>(ceil_div((long long)rows * E, 64 * MAP_PER_THREAD), 0,
                   TopkGradRun<E, K>{rows, index.p, {d.p, K}, {dx.p, E}});
         for (int r = 0; r < rows; r++) {
                 std::vector<int> order(E);
@@ -489,9 +489,9 @@ static void bucket_test(int n, int buckets, int tiles, bool skewed)
                 if (ids[i] >= 0 && ids[i] < buckets)
                         want[ids[i]].push_back(i);
         }
-        shell_run(1024, tiles, BUCKET_SMEM(1024, ceil_div(buckets, tiles)),
+        shell_run<1024>(tiles, BUCKET_SMEM(1024, ceil_div(buckets, tiles)),
                   BucketRun{ids.p, n, buckets, tiles, perm.p, inv.p, offs.p});
-        shell_run(256, ceil_div(buckets, 8), COLUMNS_SMEM(256),
+        shell_run<256>(ceil_div(buckets, 8), COLUMNS_SMEM(256),
                   ScatterRun<N>{buckets, perm.p, offs.p, {x.p, N}, {sum.p, N}});
         int at = 0;
         for (int b = 0; b < buckets; b++) {
@@ -528,7 +528,7 @@ static void combine_test(int rows, bool gated)
         Buf<float> x((size_t)rows * K * N), gate((size_t)rows * K), y((size_t)rows * N);
         x.fill(N);
         gate.fill(K);
-        shell_run(64, ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0,
+        shell_run<64>(ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0,
                   CombineRun<N, K>{rows, gated ? gate.p : 0, {x.p, N}, {y.p, N}});
         for (int r = 0; r < rows; r++)
                 for (int c = 0; c < N; c++) {
@@ -590,9 +590,9 @@ static void update_test(int n, int n_decay, float clip, bool bad)
         rt->clip = clip, rt->bias1 = 0.19f, rt->bias2 = 0.0975f;
         for (int i = 0; i < n; i++)
                 p0[i] = p[i], m0[i] = m[i], v0[i] = v[i] = fabsf(v[i]);
-        shell_run(256, 7, UPDATE_SMEM, SumsqRun{g.p, n, 7, partial.p});
-        shell_run(256, 1, UPDATE_SMEM, NormFinishRun{partial.p, 7, norm.p});
-        shell_run(256, ceil_div(n, 256 * ADAMW_PER_THREAD), UPDATE_SMEM,
+        shell_run<256>(7, UPDATE_SMEM, SumsqRun{g.p, n, 7, partial.p});
+        shell_run<256>(1, UPDATE_SMEM, NormFinishRun{partial.p, 7, norm.p});
+        shell_run<256>(ceil_div(n, 256 * ADAMW_PER_THREAD), UPDATE_SMEM,
                   AdamwRun{rt, p.p, m.p, v.p, g.p, low.p, n, n_decay, norm.p, flag.p});
         double total = 0;
         for (int i = 0; i < n; i++)
@@ -697,7 +697,7 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
                 hist[i] = i * i % (V + 2) - 1;          /* repeats, and two that are no tokens */
         memcpy((void *)kept.p, (void *)logits.p, logits.n * sizeof(T));
         std::vector<int> old(hist.p, hist.p + B * CAP);
-        shell_run(1024, B + 1, SAMPLE_SMEM, SampleRun<T, V>{rt, logits.p, ld, hist.p, CAP, next.p});
+        shell_run<1024>(B + 1, SAMPLE_SMEM, SampleRun<T, V>{rt, logits.p, ld, hist.p, CAP, next.p});
         for (int b = 0; b < B; b++) {
                 int S = (b == 0 ? 3 : b == 1 ? 20 : 0) + 2, n = std::min(S, (int)CAP);
                 n = last_n < 0 ? n : std::min(n, last_n);

@@ -10,8 +10,8 @@
 #include <cmath>
 #include "ptx.cuh"
 
-template <class F>
-__global__ void shell(const F *f)
+template <int THREADS, class F>
+__global__ void __launch_bounds__(THREADS, 1) shell(const F *f)
 {
         TGC_SMEM(smem);
         (*f)((int)blockIdx.x, smem);
@@ -22,13 +22,13 @@ __global__ void shell(const F *f)
 static void *shell_alloc(size_t n) { return aligned_alloc(256, (n + 255) / 256 * 256 + 256); }
 static void shell_free(void *p) { free(p); }
 
-template <class F>
-static void shell_run(int threads, int tiles, int smem, const F &f)
+template <int THREADS, class F>
+static void shell_run(int tiles, int smem, const F &f)
 {
-        static emu::Entry<1> entry(__PRETTY_FUNCTION__, shell<F>);
+        static emu::Entry<1> entry(__PRETTY_FUNCTION__, shell<THREADS, F>);
         void *arg = (void *)&f;
         char err[600];
-        if (!tgc_emulate_launch(entry.name, (unsigned)tiles, (unsigned)threads, (unsigned)smem, &arg, 1, err, 600))
+        if (!tgc_emulate_launch(entry.name, (unsigned)tiles, (unsigned)THREADS, (unsigned)smem, &arg, 1, err, 600))
                 return;
         printf("not ok: %s\n", err);
         exit(1);
@@ -51,13 +51,13 @@ static void *shell_alloc(size_t n)
 }
 static void shell_free(void *p) { cudaFree(p); }
 
-template <class F>
-static void shell_run(int threads, int tiles, int smem, const F &f)
+template <int THREADS, class F>
+static void shell_run(int tiles, int smem, const F &f)
 {
         F *g = (F *)shell_alloc(sizeof(F));
         memcpy((void *)g, (const void *)&f, sizeof f);
-        shell_ok(cudaFuncSetAttribute(shell<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
-        shell<F><<<tiles, threads, smem>>>(g);
+        shell_ok(cudaFuncSetAttribute(shell<THREADS, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+        shell<THREADS, F><<<tiles, THREADS, smem>>>(g);
         shell_ok(cudaGetLastError());
         shell_ok(cudaDeviceSynchronize());
         shell_free(g);

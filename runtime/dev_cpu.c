@@ -17,6 +17,7 @@ typedef struct CpuDevice {
         HostDevice   host;
         SharedObject so;
         KernelFn   **fn;                /* by kernel */
+        void       (*set_threads)(int); /* of the object's own OpenMP; NULL: leave it alone */
 } CpuDevice;
 
 static const char *const flags[] = {
@@ -154,20 +155,19 @@ static int cpu_load(Device *dev, const Plan *plan, Err *e)
         if (code)
                 return code;
         pin_openmp();
-        void *sym = dlsym(d->so.handle, "omp_set_num_threads"); /* of the object's own OpenMP */
-        if (sym && dev->opt.threads) {
-                void (*set)(int);
-                memcpy(&set, &sym, sizeof sym);
-                set(dev->opt.threads);
-        }
+        void *sym = dev->opt.threads ? dlsym(d->so.handle, "omp_set_num_threads") : 0;
+        memcpy(&d->set_threads, &sym, sizeof sym);
         return TGC_OK;
 }
 
 static int cpu_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *e)
 {
+        CpuDevice *d = (CpuDevice *)dev;
         (void)grid;
         (void)e;
-        ((CpuDevice *)dev)->fn[k](arg[0], arg);
+        if (d->set_threads)                     /* OpenMP's setting belongs to the calling thread */
+                d->set_threads(dev->opt.threads);
+        d->fn[k](arg[0], arg);
         return TGC_OK;
 }
 

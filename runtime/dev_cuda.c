@@ -267,8 +267,12 @@ static int load_from_source(CudaDevice *c, const Plan *plan, int *n_units, int *
                 code = nvrtc_open(&n, c->api.driver, e);
         if (!code)
                 code = cuda_compile_units(&n, &units, &headers, c->arch, c->d.opt.no_cache, cubin, n_cached, e);
-        if (!code)
-                code = load_modules(c, cubin, units.n, unit_of, e);
+        if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e
+            && n.major > c->api.driver / 1000) {
+                size_t used = strlen(e->msg);
+                snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the driver "
+                         "or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
+        }
         cubins_free(cubin, units.n);
         free(unit_of);
         pack_free(&units);

@@ -19,6 +19,14 @@ static bool wants_arena(const Session *s, const char *name)
 
 /* ---- opening ---- */
 
+/* Weights that can stay where the plan is mapped. */
+static const void *borrow(const Session *s, const ArenaDef *a)
+{
+        const Section *w = strcmp(a->name, "w") ? 0 : plan_find(s->plan, "weights");
+        return w && w->size == a->size && dev_host_memory(s->d) && s->mode == SESSION_INFER
+            && (uintptr_t)w->data % 64 == 0 ? w->data : 0;
+}
+
 static int check_memory(Session *s, Err *e)
 {
         uint64_t need = 0, available, total;
@@ -27,7 +35,7 @@ static int check_memory(Session *s, Err *e)
         int code = dev_memory(s->d, &available, &total, e);
         for (int i = 0; i < s->p.n_arenas; i++) {
                 const ArenaDef *a = &s->p.arena[i];
-                if (!wants_arena(s, a->name))
+                if (!wants_arena(s, a->name) || borrow(s, a))
                         continue;
                 need += a->size;                        /* at most 64 of 2^60; compared only */
                 if (need > (uint64_t)1 << 61)
@@ -46,17 +54,14 @@ static int check_memory(Session *s, Err *e)
 static int alloc_arenas(Session *s, Err *e)
 {
         int code = check_memory(s, e);
-        const Section *weights = plan_find(s->plan, "weights");
         for (int i = 0; i < s->p.n_arenas && !code; i++) {
                 const ArenaDef *a = &s->p.arena[i];
                 if (!wants_arena(s, a->name))
                         continue;
-                if (!strcmp(a->name, "w") && weights && weights->size == a->size && dev_host_memory(s->d)
-                    && s->mode == SESSION_INFER && (uintptr_t)weights->data % 64 == 0) {
-                        s->arena[i] = (ArenaState){ (void *)weights->data, true };
-                        continue;
-                }
-                code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
+                if (borrow(s, a))
+                        s->arena[i] = (ArenaState){ (void *)borrow(s, a), true };
+                else
+                        code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
         }
         return code ? code : dev_alloc(s->d, sizeof(Rt), &s->rt_mem, e);
 }

@@ -43,7 +43,9 @@ int  session_arenas(const Session *s, ArenaUse *use, int cap);          /* how m
 /* ---- one program (session.c) ---- */
 
 /* The host's Rt; what is set here holds for the next run.  B, T and the fields
- * named in the calls below are set by them. */
+ * named in the calls below are set by them.  A decode program moves pos on the
+ * device: who calls session_run("decode") again and again sets pos and calls
+ * session_rt_changed before the cache is full. */
 Rt  *session_rt(Session *s);
 void session_rt_changed(Session *s);                    /* upload before the next run */
 int  session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e);

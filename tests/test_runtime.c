@@ -2,6 +2,7 @@
  * "model" whose next token is the sum of all tokens so far plus the first weight,
  * and whose loss is the mean of (x[id] - target)^2. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -181,7 +182,7 @@ static const char source_cuda[] =
         "}\n"
         "TGC_KERNEL(k_update, 7)\n";
 
-static const char small_h[] = "enum { V = 16, CTX = 32, NTRAIN = 33 };\n";
+static const char small_h[] = "#pragma once\nenum { V = 16, CTX = 32, NTRAIN = 33 };\n";
 
 /* small.h and the kernel headers that lie in the tree. */
 static void add_headers(Plan *p)
@@ -800,6 +801,79 @@ TEST(no_gpu_is_said_clearly)
         CHECK_MSG(strstr(e.msg, "driver") || strstr(e.msg, "GPU"), "%s", e.msg);
         CHECK(!dev_open(&d, DEV_AUTO, 0, &e) && dev_which(d) == DEV_CPU);
         dev_close(d);
+}
+
+/* ---- CUDA over a driver that is played by tests/fake_cuda.c ---- */
+
+static const char fake_extra[] =
+        "#include <string.h>\n"
+        "int fake_n_args(const char *name)\n"
+        "{\n"
+        "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4 : !strcmp(name, \"k_grad\") ? 6 : 7;\n"
+        "}\n";
+
+/* Make libcuda.so.1 known to the loader; what dlopen finds is this one from then on. */
+static void *load_fake_driver(void)
+{
+        char dir[512], path[640], command[2048], *file;
+        void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+        HostCc cc;
+        size_t n;
+        Err e;
+
+        if (lib)
+                SKIP("there is a real driver");
+        if (host_cc_find(&cc, 0, &e))
+                SKIP("no C compiler");
+        CHECK(!tmpdir_make(dir, &e));
+        snprintf(path, sizeof path, "%s/kernels.c", dir);
+        file = malloc(sizeof source_cpu + sizeof fake_extra);
+        n = (size_t)sprintf(file, "%s%s", source_cpu, fake_extra);
+        CHECK(!file_write_atomic(path, file, n, &e));
+        snprintf(path, sizeof path, "%s/small.h", dir);
+        CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
+        free(file);
+        snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime -Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 "
+                 "%s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir, dir);
+        CHECK_MSG(!system(command), "%s", command);
+        snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
+        lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+        CHECK_MSG(lib, "%s", dlerror());
+        tmpdir_remove(dir);
+        return lib;
+}
+
+TEST(played_driver)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"), *launches = dlsym(lib, "fake_launches");
+        Nvrtc n;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        check_inference(DEV_CUDA);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        CHECK(*launches > 0 && *replays > 0);
+        check_score(DEV_CUDA);
+        check_training(DEV_CUDA);
+        check_timing(DEV_CUDA);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        DevOptions each = { .sync = 1 };
+        Device *d;
+        Err e;
+        CHECK(!dev_open(&d, DEV_CUDA, &each, &e) && !dev_can_capture(d) && strstr(dev_name(d), "sm_90a"));
+        static char big[50 << 20];                      /* more than the pinned memory holds */
+        static char back[sizeof big];
+        void *mem;
+        for (size_t i = 0; i < sizeof big; i++)
+                big[i] = (char)(i * 31 >> 3);
+        CHECK(!dev_alloc(d, sizeof big, &mem, &e) && !dev_download(d, back, mem, 99, &e) && back[7] == 0);
+        CHECK(!dev_upload(d, mem, big, sizeof big, &e) && !dev_download(d, back, mem, sizeof back, &e));
+        CHECK(!memcmp(big, back, sizeof big));
+        dev_free(d, mem, sizeof big);
+        dev_close(d);
+        CHECK(*live == 0);
+        each.index = 1;
+        CHECK(dev_open(&d, DEV_CUDA, &each, &e) == TGC_NO_DEVICE && *live == 0);
 }
 
 /* ---- the public interface ---- */

@@ -1,0 +1,123 @@
+/* fake_cuda.c: a CUDA driver for one imaginary GPU, so that dev_cuda.c is tested
+ * where there is none.  Built by test_runtime.c as libcuda.so.1, together with C
+ * kernels that stand for what a cubin holds.
+ *
+ * Device addresses are host addresses plus a shift: whoever mixes the two crashes.
+ * Work is done at once; a graph is a list of launches; what a real driver refuses
+ * during a capture is refused here.  fake_live counts what was not given back. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHIFT (1ull << 60)
+typedef unsigned long long Ptr;
+typedef void Kernel(const void *rt, void *const *arg);
+typedef struct Launch { Kernel *fn; int n; void *arg[16]; } Launch;
+typedef struct Graph { Launch l[64]; int n; } Graph;
+
+int fake_live, fake_launches, fake_replays;
+static int current, primary;
+static Graph *capture;
+
+extern int fake_n_args(const char *name);
+static struct Named { Kernel *fn; int n; } named[32];
+static int n_named;
+
+static void *host(Ptr p) { return (void *)(p - SHIFT); }
+static void *made(size_t n) { fake_live++; return calloc(1, n + 1); }
+static int gone(void *p) { fake_live--; free(p); return 0; }
+#define READY if (!current || capture) return 201       /* no context, or inside of a capture */
+
+int cuInit(unsigned f) { return f != 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuGetErrorName(int r, const char **s) { *s = r ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS"; return 0; }
+int cuGetErrorString(int r, const char **s) { *s = r ? "the fake driver refuses" : "no error"; return 0; }
+/* NVRTC asks for tables of functions of its own; it can do without. */
+int cuGetExportTable(const void **t, const void *id) { (void)id; *t = 0; return 500; }
+int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+int cuDeviceGet(int *d, int i) { *d = 7; return i != 0; }
+int cuDeviceGetName(char *s, int cap, int d) { (void)cap; strcpy(s, "Fake GPU"); return d != 7; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 132; return d != 7; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &primary; fake_live++; return d != 7; }
+int cuDevicePrimaryCtxRelease_v2(int d) { fake_live--; return d != 7; }
+int cuCtxSetCurrent(void *c) { current = c == &primary; return 0; }
+int cuMemGetInfo_v2(size_t *a, size_t *t) { READY; *a = *t = 1ull << 34; return 0; }
+int cuMemAlloc_v2(Ptr *p, size_t n)
+{
+        READY;
+        void *m = made(n + 4096);
+        memset(m, 0xa5, n);                     /* not zero */
+        *p = (Ptr)m + SHIFT;
+        return 0;
+}
+int cuMemFree_v2(Ptr p) { READY; return gone(host(p)); }
+int cuMemAllocHost_v2(void **p, size_t n) { READY; *p = made(n); return 0; }
+int cuMemFreeHost(void *p) { READY; return gone(p); }
+int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s) { READY; memcpy(host(to), from, n); return !s; }
+int cuMemcpyDtoHAsync_v2(void *to, Ptr from, size_t n, void *s) { READY; memcpy(to, host(from), n); return !s; }
+int cuMemcpyDtoDAsync_v2(Ptr to, Ptr from, size_t n, void *s) { READY; memmove(host(to), host(from), n); return !s; }
+int cuMemsetD8Async(Ptr p, unsigned char x, size_t n, void *s) { READY; memset(host(p), x, n); return !s; }
+int cuStreamCreate(void **s, unsigned f) { READY; *s = made(1); return f != 1; }
+int cuStreamSynchronize(void *s) { READY; return !s; }
+int cuStreamDestroy_v2(void *s) { READY; return gone(s); }
+int cuStreamBeginCapture_v2(void *s, int mode) { READY; capture = made(sizeof *capture); return !s || mode != 1; }
+int cuStreamEndCapture(void *s, void **g) { *g = capture; capture = 0; return !s || !*g; }
+int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f)
+{
+        READY;
+        *x = made(sizeof(Graph));
+        memcpy(*x, g, sizeof(Graph));
+        return f != 0;
+}
+int cuGraphLaunch(void *x, void *s)
+{
+        READY;
+        Graph *g = x;
+        for (int i = 0; i < g->n; i++)
+                g->l[i].fn(g->l[i].arg[0], g->l[i].arg);
+        fake_replays++;
+        return !s;
+}
+int cuGraphExecDestroy(void *x) { READY; return gone(x); }
+int cuGraphDestroy(void *g) { READY; return gone(g); }
+int cuEventCreate(void **v, unsigned f) { READY; (void)f; *v = made(1); return 0; }
+int cuEventRecord(void *v, void *s) { READY; return !v || !s; }
+int cuEventSynchronize(void *v) { READY; return !v; }
+int cuEventElapsedTime(float *ms, void *a, void *b) { READY; *ms = 0.5f; return !a || !b; }
+int cuEventDestroy_v2(void *v) { READY; return gone(v); }
+int cuModuleLoadData(void **m, const void *image) { READY; *m = made(1); return !image; }
+int cuModuleUnload(void *m) { READY; return gone(m); }
+int cuFuncSetAttribute(void *f, int a, int v) { READY; (void)v; return !f || a != 8; }
+
+int cuModuleGetFunction(void **f, void *m, const char *name)
+{
+        READY;
+        void *sym = dlsym(RTLD_DEFAULT, name);
+        int i = 0;
+        while (i < n_named && named[i].fn != (Kernel *)sym)
+                i++;
+        if (!sym || !m || i == 32)
+                return 500;
+        named[i].fn = (Kernel *)sym;
+        named[i].n = fake_n_args(name);
+        *f = &named[i];
+        n_named += i == n_named;
+        return 0;
+}
+
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned smem, void *s, void **params, void **extra)
+{
+        struct Named *k = f;
+        Launch l = { k->fn, k->n, { 0 } };
+        if (!current || !s || extra || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || smem > 232448)
+                return 1;
+        for (int i = 0; i < k->n; i++)
+                l.arg[i] = host(*(Ptr *)params[i]);
+        fake_launches++;
+        if (capture)
+                capture->l[capture->n++] = l;
+        else
+                l.fn(l.arg[0], l.arg);
+        return 0;
+}

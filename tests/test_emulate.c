@@ -1,13 +1,15 @@
 /* test_emulate.c: build tests/emulate with the host's C++ compiler and run it, in
  * several thread orders, and with sanitizers where SAN is set; then load two
- * units as the runtime does. */
+ * units as one object. */
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "test.h"
 
 #define FLAGS "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
-              "-Wno-format-overflow -fno-strict-aliasing -Icodegen/kernels -Iruntime -Itests -x c++ -include codegen/kernels/emulate.h"
+              "-Wno-format-overflow -fno-strict-aliasing -Icodegen -Icodegen/kernels -Iruntime -Itests " \
+              "-x c++ -include codegen/kernels/emulate.h"
 
 static const char *cxx(void)
 {
@@ -90,6 +92,23 @@ TEST(kernels_under_sanitizers)
         build("-g -fsanitize=address,undefined -fno-sanitize-recover=all", "tests/emulate/kernels.cu", "sanitized");
         run("sanitized", "forward");
         run("sanitized", "4");
+}
+
+/* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute
+ * of compiling.  A random order shows what the forward one hides. */
+TEST(families)
+{
+        static const char *order[] = { "1", "forward", "backward", "2" };
+        glob_t found;
+        if (!getenv("FULL") && !getenv("SAN"))
+                SKIP("neither FULL nor SAN is set");
+        CHECK(glob("tests/emulate/*_test.cu", 0, NULL, &found) == 0);
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+                build("-w", found.gl_pathv[i], "family");
+                for (int j = 0; j < 4; j++)
+                        run("family", order[j]);
+        }
+        globfree(&found);
 }
 
 /* Two units in one object share the launcher and see each other's kernels. */

@@ -98,6 +98,8 @@ inline const char *file_name(const char *path)
         return p ? p + 1 : path ? path : "?";
 }
 
+inline bool same_file(const char *a, const char *b) { return a == b || !strcmp(a, b); }
+
 /* "k3: block 5: ..."; the first failure is the one that is told. */
 inline void vfail(Block *b, const char *fmt, va_list ap)
 {
@@ -229,7 +231,7 @@ inline int barrier(const char *what, int id, int expected, bool waits, int value
         } else if (r->expected != expected) {
                 fail("thread %d calls %s at %s:%d for %d threads, others at %s:%d for %d", t->number, what,
                      file_name(file), line, expected, file_name(r->file), r->line, r->expected);
-        } else if (id == 0 && (r->line != line || (r->file != file && strcmp(r->file, file)))) {
+        } else if (id == 0 && (r->line != line || !same_file(r->file, file))) {
                 fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d", t->number, what,
                      file_name(file), line, file_name(r->file), r->line);
         }
@@ -314,7 +316,7 @@ inline void check_access(const char *what, const void *p, size_t n)
 inline void check_aligned(Warp *w)
 {
         for (int l = 1; l < 32; l++)
-                if (w->lane[l]->line != w->lane[0]->line || strcmp(w->lane[l]->file, w->lane[0]->file))
+                if (w->lane[l]->line != w->lane[0]->line || !same_file(w->lane[l]->file, w->lane[0]->file))
                         fail("threads %d and %d call %s from different places, %s:%d and %s:%d", w->lane[0]->number,
                              w->lane[l]->number, w->lane[0]->what, file_name(w->lane[0]->file), w->lane[0]->line,
                              file_name(w->lane[l]->file), w->lane[l]->line);

@@ -24,7 +24,8 @@ int cuda_api_open(Cuda *c, Err *e)
                 return err_set(e, TGC_NO_DEVICE, "no NVIDIA driver: libcuda.so.1 cannot be opened (%s)", dlerror());
 #define F(name, args) \
         if (!get_symbol(lib, #name, &c->name)) \
-                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver is too old: it has no %s; CUDA 12 or later is needed", #name);
+                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver is too old: it has no %s; CUDA 12 or later is " \
+                               "needed", #name);
         CUDA_FUNCTIONS(F)
 #undef F
         CUresult r = c->cuInit(0);
@@ -131,7 +132,9 @@ static int try_nvrtc(Nvrtc *n, const char *path, char *why, size_t cap)
 
 int nvrtc_open(Nvrtc *n, int driver, Err *e)
 {
-        static const char *const lib_dirs[] = { "/lib64", "/lib", "/targets/x86_64-linux/lib", "/targets/sbsa-linux/lib" };
+        static const char *const lib_dirs[] = {
+                "/lib64", "/lib", "/targets/x86_64-linux/lib", "/targets/sbsa-linux/lib"
+        };
         const char *name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" };
         const char *homes[N_HOMES + 2], *own = getenv("TGC_NVRTC");
         char path[640], why[300] = "";

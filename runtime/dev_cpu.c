@@ -141,7 +141,8 @@ static int cpu_load(Device *dev, const Plan *plan, Err *e)
         int n = 0, cached = 0, code = TGC_OK;
 
         if (!dev->opt.from_source && load_from_plan(d, plan))
-                snprintf(dev->note, sizeof dev->note, "compiled code from the plan, %.3f s", (clock_ms() - start) / 1e3);
+                snprintf(dev->note, sizeof dev->note, "compiled code from the plan, %.3f s",
+                         (clock_ms() - start) / 1e3);
         else {
                 void *so = 0;
                 size_t size;

@@ -270,8 +270,8 @@ static int load_from_source(CudaDevice *c, const Plan *plan, int *n_units, int *
         if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e
             && n.major > c->api.driver / 1000) {
                 size_t used = strlen(e->msg);
-                snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the driver "
-                         "or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
+                snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the "
+                         "driver or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
         }
         cubins_free(cubin, units.n);
         free(unit_of);

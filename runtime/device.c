@@ -231,7 +231,7 @@ int kernel_units(const Program *p, const Pack *units, int **unit_of, Err *e)
                 if (hit)
                         (*unit_of)[k] = (int)(*hit - units->file);
                 else
-                        code = err_set(e, TGC_BAD_FILE, "kernel %.60s belongs to unit %.60s, which is not in the source",
+                        code = err_set(e, TGC_BAD_FILE, "kernel %.60s belongs to unit %.60s, which is missing",
                                        p->kernel[k].name, p->kernel[k].unit);
         }
         free(sorted);

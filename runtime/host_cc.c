@@ -233,7 +233,8 @@ static int report_failure(const Job *j, int n, Err *e)
                 if (j->status[i] == 0)
                         continue;
                 if (j->status[i] < 0)
-                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->path, j->unit[i].name);
+                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->path,
+                                       j->unit[i].name);
                 snprintf(name, sizeof name, "%s%s", j->unit[i].name, j->b->suffix);
                 keep_source(name, j->unit[i].data, j->unit[i].size, path, sizeof path);
                 return err_set(e, TGC_NO_DEVICE, "%s refuses unit %s of %s (source kept in %s):\n%.*s", j->cc->path,

@@ -123,7 +123,8 @@ static int check_header(const Header *h, size_t size, const char *what, Err *e)
                 return err_set(e, TGC_BAD_FILE, "%s: reserved header bytes are set; "
                                "the file is damaged or needs a newer program", what);
         if (h->n_sections > PLAN_MAX_SECTIONS || h->n_sections > (size - sizeof *h) / sizeof(Entry))
-                return err_set(e, TGC_BAD_FILE, "%s: %u sections do not fit in the file", what, (unsigned)h->n_sections);
+                return err_set(e, TGC_BAD_FILE, "%s: %u sections do not fit in the file", what,
+                               (unsigned)h->n_sections);
         return TGC_OK;
 }
 

@@ -75,7 +75,8 @@ static int digest(Session *s, int end, Err *e)
         while (s->pos < end && !code) {
                 int n = end - s->pos < g->T ? end - s->pos : g->T;
                 for (int b = 0; b < s->B; b++)
-                        memcpy(chunk + (size_t)b * n, s->hist + (size_t)b * s->m.ctx + s->pos, (size_t)n * sizeof *chunk);
+                        memcpy(chunk + (size_t)b * n, s->hist + (size_t)b * s->m.ctx + s->pos,
+                               (size_t)n * sizeof *chunk);
                 set_pos(s);
                 s->rt.share = 1;
                 if (!(code = session_write(s, "prefill", "ids", chunk, (size_t)s->B * n * sizeof *chunk, e))

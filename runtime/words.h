@@ -23,7 +23,7 @@ char *words_tail(Words *w);             /* the rest of the line, perhaps "" */
 /* Record a failure `what:LINE: ...` (the first one stays) and return its code. */
 int   words_fail(Words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-char *words_need(Words *w, const char *name);                   /* a word, or fails naming what is missing; never NULL */
+char *words_need(Words *w, const char *name);                   /* a word, or fails with ""; never NULL */
 bool  words_keyword(Words *w, const char *word);                /* exactly this word, or fails */
 uint64_t words_int(Words *w, const char *name, uint64_t max);   /* a decimal number up to max, or fails with 0 */
 double   words_real(Words *w, const char *name);                /* a finite number, or fails with 0 */

@@ -37,7 +37,11 @@ int cuGetExportTable(const void **t, const void *id) { (void)id; *t = 0; return 
 int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 int cuDeviceGet(int *d, int i) { *d = 7; return i != 0; }
 int cuDeviceGetName(char *s, int cap, int d) { (void)cap; strcpy(s, "Fake GPU"); return d != 7; }
-int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 132; return d != 7; }
+int cuDeviceGetAttribute(int *v, int a, int d)
+{
+        *v = a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 132;
+        return d != 7;
+}
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &primary; fake_live++; return d != 7; }
 int cuDevicePrimaryCtxRelease_v2(int d) { fake_live--; return d != 7; }
 int cuCtxSetCurrent(void *c) { current = c == &primary; return 0; }

@@ -43,7 +43,8 @@ static const char manifest[] =
         "run k_logits grid B args rt act+0 kv+0 w+0 act+1024\nrun k_sample grid 1 args rt rt act+1024 act+8192\nend\n" \
         "program decode3 B 3 T 1\n" \
         "io ids i32 act+8192 B\nio next i32 act+8192 B\n" \
-        "run k_logits grid B args rt act+8192 kv+0 w+0 act+1024\nrun k_sample grid 1 args rt rt act+1024 act+8192\nend\n" \
+        "run k_logits grid B args rt act+8192 kv+0 w+0 act+1024\n" \
+        "run k_sample grid 1 args rt rt act+1024 act+8192\nend\n" \
         "program step B 2 T 4\n" \
         "io ids i32 act+0 B*T\nio targets i32 act+256 B*T\nio loss f32 act+8448 1\n" \
         "run k_grad grid 1 args rt act+0 act+256 " master " g+0 act+8448\nend\n" \
@@ -809,7 +810,8 @@ static const char fake_extra[] =
         "#include <string.h>\n"
         "int fake_n_args(const char *name)\n"
         "{\n"
-        "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4 : !strcmp(name, \"k_grad\") ? 6 : 7;\n"
+        "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4\n"
+        "             : !strcmp(name, \"k_grad\") ? 6 : 7;\n"
         "}\n";
 
 /* Make libcuda.so.1 known to the loader; what dlopen finds is this one from then on. */
@@ -833,8 +835,8 @@ static void *load_fake_driver(void)
         snprintf(path, sizeof path, "%s/small.h", dir);
         CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
         free(file);
-        snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime -Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 "
-                 "%s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir, dir);
+        snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
+                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir, dir);
         CHECK_MSG(!system(command), "%s", command);
         snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
         lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
@@ -846,7 +848,8 @@ static void *load_fake_driver(void)
 TEST(played_driver)
 {
         void *lib = load_fake_driver();
-        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"), *launches = dlsym(lib, "fake_launches");
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays");
+        int *launches = dlsym(lib, "fake_launches");
         Nvrtc n;
         if (nvrtc_open(&n, 0, 0))
                 SKIP("no NVRTC");
@@ -908,7 +911,8 @@ TEST(public_interface)
         CHECK(tgc_encode(t, "a", 1, 0, 0, &err) == TGC_STATUS_USAGE);
         CHECK(tgc_param_count(t) == 2 && !strcmp(tgc_param_name(t, 0), "x") && !tgc_param_name(t, 2));
         CHECK(!tgc_param_get(t, 0, x, &err) && tgc_param_get(t, 9, x, &err));
-        TgcStep step = { .batch = 1, .tokens = 2, .micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        TgcStep step = { .batch = 1, .tokens = 2, .micro = 1, .ids = (int[]){ 1, 2 },
+                         .targets = (int[]){ 3, 4 }, .lr = 0.1 };
         CHECK(!tgc_train_step(t, &step, &err) && step.loss > 0 && step.grad_norm > 0 && !step.skipped);
         tgc_close(t);
         CHECK(tgc_open(&t, path, &(TgcOptions){ .device = "tpu" }, &err) == TGC_STATUS_USAGE && !t);

@@ -29,7 +29,10 @@ enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 template <int ESIZE, int M, int K, int THREADS, int ROWS, int SPLIT, int ALIGN>
 struct MatvecShapeOf {
         static constexpr int UNIT = ALIGN / ESIZE, STEP = 32 * UNIT * SPLIT;
-        static constexpr int flight(int f) { return f > 1 && (f * STEP > K || f * STEP * M > 16384) ? flight(f / 2) : f; }
+        static constexpr __host__ __device__ int flight(int f)
+        {
+                return f > 1 && (f * STEP > K || f * STEP * M > 16384) ? flight(f / 2) : f;
+        }
         static constexpr int FLIGHT = flight(ROWS >= 8 ? 1 : 8 / ROWS), BATCH = FLIGHT * STEP;
         static constexpr int ALL = (K + BATCH - 1) / BATCH * BATCH;
         static constexpr int FIT = 16384 / M / BATCH < 1 ? BATCH : 16384 / M / BATCH * BATCH;

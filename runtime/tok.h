@@ -254,6 +254,9 @@ extern const char gpt2_regex[];
 
 int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mid, first */
 
+/* tok_spm.c: a sentencepiece tokenizer.model as the bytes of a tokenizer.bin, appended to out. */
+int spm_convert(const char *model, size_t n, Buf *out, Err *e);
+
 /* tokenizer.c: tokenizer_new with the model's vocabulary. */
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e);
 

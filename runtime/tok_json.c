@@ -12,7 +12,7 @@
 
 typedef struct Reader { Tokenizer *t; Err *e; int rc; bool fused; } Reader;
 typedef struct Part { const char *type; void (*read)(Reader *r, const cJSON *o); } Part;
-typedef struct Stage { const char *name, *list; const Part *part; } Stage;      /* list: where a Sequence keeps its own */
+typedef struct Stage { const char *name, *list; const Part *part; } Stage;      /* list: a Sequence's own */
 
 /* ---- fields ---------------------------------------------------------------------- */
 

@@ -54,8 +54,8 @@ static int read_tokens(Tokenizer *t, Scored *score, int n_max, Err *e)
                 score[id].id = id;
                 p += 8;
                 if (len < 0 || len > end - p)
-                        return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token %d is said to have %d bytes, %zd are left",
-                                       id, (int)len, (ssize_t)(end - p));
+                        return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token %d is said to have %d bytes, %td are "
+                                       "left", id, (int)len, end - p);
                 switch (vocab_put(&t->vocab, id, p, (size_t)len)) {
                 case VOCAB_OK:
                         break;

@@ -34,10 +34,11 @@ enum {                          /* kind, and what the blob holds                
 /* Build from n bytes, which are copied.  *out is NULL after a failure. */
 int  tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e);
 
-/* path: tokenizer.json, tokenizer.bin, *.tiktoken, a tiktoken tokenizer.model, or
- * a folder with one of them or with encoder.json + vocab.bpe.  Beside a JSON
- * tokenizer, tokenizer_config.json, generation_config.json and config.json give
- * BOS, EOS and whether BOS is added.  vocab_hint (0: unknown) is the model's
+/* path: tokenizer.json, tokenizer.bin, *.tiktoken, tokenizer.model (tiktoken's, or a
+ * sentencepiece BPE, which becomes a TOK_LLAMA2C), or a folder with one of them, with
+ * encoder.json + vocab.bpe, or with vocab.json + merges.txt.  Beside a JSON tokenizer,
+ * tokenizer_config.json, generation_config.json and config.json give BOS, EOS and
+ * whether BOS is added.  vocab_hint (0: unknown) is the model's
  * vocabulary: tokenizer.bin is cut to it, and encode refuses text that needs an id
  * from there on (tokenizers may know more tokens than their model). */
 int  tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e);

@@ -172,6 +172,22 @@ TEST(llama3_merges)
         free(merges);
 }
 
+/* A sentencepiece model becomes, byte for byte, what llama2.c's own tool makes of it. */
+TEST(sentencepiece_model)
+{
+        Tokenizer *t = open_or_skip(DATA "tokenizers/llama2/tokenizer.model", 0);
+        size_t n, m;
+        char *bin = slurp(DATA "tokenizers/llama2/tokenizer.bin", &n);
+        void *pack;
+        Err e = {0};
+
+        CHECK(tokenizer_kind(t) == TOK_LLAMA2C && tokenizer_pack(t, &pack, &m, &e) == TGC_OK);
+        CHECK(m > n && !memcmp((char *)pack + m - n, bin, n));
+        free(pack);
+        free(bin);
+        tokenizer_free(t);
+}
+
 TEST(llama2c_story)
 {
         Tokenizer *t = open_or_skip(DATA "models/stories260K/tok512.bin", 512);
@@ -226,7 +242,7 @@ TEST(hf_story)
 
         s = ids_text = slurp(DATA "expected/ts656k_p0_ids.txt", &m);
         n_want = read_ids(&s, want, 512);
-        text = slurp(DATA "expected/ts656k_p0_text.txt", &n);        /* begins with the space that is put before a text */
+        text = slurp(DATA "expected/ts656k_p0_text.txt", &n);        /* begins with the space put before a text */
         story = decode_all(t, want, n_want, &m);
         CHECK_MSG(!strncmp(story, text + 1, m), "decoded '%s', expected '%s'", story, text);
         free(story);
@@ -472,7 +488,8 @@ TEST(hf_parts)
                 CHECK_MSG(hf_new(&t, row[i].p, &e) == TGC_OK, "%s: %s", row[i].name, e.msg);
                 check_ids(t, row[i].text, strlen(row[i].text), -1, row[i].ids, row[i].n);
                 back = decode_all(t, row[i].ids, row[i].n, &n);
-                CHECK_MSG(!strcmp(back, row[i].back), "%s: decoded '%s', expected '%s'", row[i].name, back, row[i].back);
+                CHECK_MSG(!strcmp(back, row[i].back), "%s: decoded '%s', expected '%s'", row[i].name, back,
+                          row[i].back);
                 free(back);
                 tokenizer_free(t);
         }
@@ -579,7 +596,8 @@ TEST(hf_refused_by_name)
 TEST(hf_not_json)
 {
         static const char *const text[] = {
-                "", "{", "[]", "null", "7", "{}", "{\"model\":null}", "{\"model\":[]}", "{\"model\":{\"type\":\"BPE\"}}",
+                "", "{", "[]", "null", "7", "{}", "{\"model\":null}", "{\"model\":[]}",
+                "{\"model\":{\"type\":\"BPE\"}}",
                 "{\"model\":{\"type\":\"Unigram\"}}", "{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}",
                 "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}"
         };
@@ -630,7 +648,8 @@ TEST(tiktoken_refused)
                 { "YQ== 0\n", "no vocabulary of 1 tokens is known" }, { "YQ==\n", "line 1" }, { "YQ== x\n", "line 1" },
                 { "YQ== 0\nYQ== 1\n", "twice" }, { "YQ== 0\nYg== 0\n", "two tokens have id 0" },
                 { "YQ= 0\n", "line 1" }, { "Y=Q= 0\n", "line 1" }, { " 0\n", "line 1" }, { "YQ== -1\n", "line 1" },
-                { "YQ== 99999999999999999999\n", "line 1" }, { "Y\xff== 1\n", "line 1" }, { "\n\n", "no vocabulary of 0" }
+                { "YQ== 99999999999999999999\n", "line 1" }, { "Y\xff== 1\n", "line 1" },
+                { "\n\n", "no vocabulary of 0" }
         };
 
         for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -679,6 +698,107 @@ TEST(damaged_files)
                 free(s);
                 free(good);
         }
+}
+
+/* A pattern that backtracks without end gives up, and says so. */
+TEST(regex_limit)
+{
+        char text[64];
+        Tokenizer *t;
+        int *ids, n_ids;
+        Err e = {0};
+
+        memset(text, 'a', sizeof text);
+        CHECK_MSG(hf_new(&t, (Parts){ .pre = SPLIT("'Regex':'(a+)+[!.]'", "Isolated", "false") }, &e) == TGC_OK, "%s",
+                  e.msg);
+        CHECK(tokenizer_encode(t, text, sizeof text, 0, &ids, &n_ids, &e) == TGC_FAIL && !ids);
+        CHECK_MSG(strstr(e.msg, "gave up"), "%s", e.msg);
+        tokenizer_free(t);
+}
+
+/* ---- files ----------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/test_tokenizer.XXXXXX";
+
+static void write_file(const char *name, const void *p, size_t n)
+{
+        char path[256];
+        FILE *f;
+
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        CHECK((f = fopen(path, "wb")));
+        CHECK(fwrite(p, 1, n, f) == n && fclose(f) == 0);
+}
+
+static void remove_file(const char *name)
+{
+        char path[256];
+
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        remove(path);
+}
+
+static void write_text(const char *name, const char *text)
+{
+        write_file(name, text, strlen(text));
+}
+
+TEST(folders)
+{
+        static const char *const name[] = { "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+                                            "config.json", "vocab.json", "merges.txt", "tokenizer.model" };
+        const int *eos;
+        Tokenizer *t;
+        size_t n, m;
+        char *json = hf_json((Parts){ 0 }, &n), *model, path[256];
+        Err e = {0};
+
+        CHECK(mkdtemp(folder));
+        CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_BAD_FILE && !t && strstr(e.msg, "no tokenizer.json"));
+
+        write_file("tokenizer.json", json, n);
+        write_text("config.json", "{\"bos_token_id\":9,\"eos_token_id\":3,\"vocab_size\":25}");
+        write_text("generation_config.json", "{\"bos_token_id\":5,\"eos_token_id\":[7,3,99,\"x\"]}");
+        write_text("tokenizer_config.json",
+                   "{\"eos_token\":{\"content\":\"A\"},\"add_bos_token\":true,\"bos_token\":null}");
+        CHECK_MSG(tokenizer_open(&t, folder, 25, &e) == TGC_OK, "%s", e.msg);
+        CHECK(tokenizer_bos(t) == 5 && tokenizer_adds_bos(t));
+        CHECK(tokenizer_eos(t, &eos) == 3 && eos[0] == 15 && eos[1] == 7 && eos[2] == 3);
+        check_ids(t, "ab", 2, -1, (int[]){ 5, 5 }, 2);
+        check_ids(t, "ab", 2, 0, (int[]){ 5 }, 1);
+        tokenizer_free(t);
+
+        snprintf(path, sizeof path, "%s/tokenizer.json", folder);       /* by file, and without its BOS */
+        write_text("tokenizer_config.json", "{\"add_bos_token\":false}");
+        CHECK(tokenizer_open(&t, path, 0, &e) == TGC_OK && !tokenizer_adds_bos(t) && tokenizer_bos(t) == 5);
+        tokenizer_free(t);
+        write_text("config.json", "{\"bos_token_id\":");
+        CHECK(tokenizer_open(&t, path, 0, &e) == TGC_BAD_FILE && !t);
+        CHECK_MSG(strstr(e.msg, "config.json:1: not JSON"), "%s", e.msg);
+        for (int i = 0; i < 4; i++)
+                remove_file(name[i]);
+
+        write_text("vocab.json", "{\"a\":0,\"b\":1,\"ab\":2,\"<|endoftext|>\":3}");
+        write_text("merges.txt", "#version: 0.2\r\na b\r\n");
+        CHECK_MSG(tokenizer_open(&t, folder, 0, &e) == TGC_OK, "%s", e.msg);
+        check_ids(t, "ab<|endoftext|>ba", 17, -1, (int[]){ 2, 3, 1, 0 }, 4);
+        CHECK(tokenizer_is_eos(t, 3) && tokenizer_bos(t) == -1);
+        tokenizer_free(t);
+        remove_file("vocab.json");
+
+        if (access(DATA "tokenizers/llama2/tokenizer.model", R_OK) == 0) {
+                model = slurp(DATA "tokenizers/llama2/tokenizer.model", &m);
+                for (size_t cut = 1; cut < m; cut += 49999) {           /* a sentencepiece model, cut off */
+                        write_file("tokenizer.model", model, cut);
+                        CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_BAD_FILE && !t);
+                        CHECK_MSG(strstr(e.msg, "sentencepiece"), "%s", e.msg);
+                }
+                free(model);
+        }
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+                remove_file(name[i]);
+        CHECK(rmdir(folder) == 0);
+        free(json);
 }
 
 /* ---- packing and settings ------------------------------------------------------------------------ */

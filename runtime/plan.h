@@ -10,9 +10,10 @@
  *      program.cpu     the same for the C back end
  *      source.cuda     one CUDA translation unit per kernel entry group, see below
  *      source.cpu      C source
- *      headers.cuda    the kernel headers the sources include (name, size, bytes)
+ *      headers.cuda    the kernel headers the sources include, a pack (below)
  *      headers.cpu
- *      cubin.sm_XX     compiled kernels, optional      object.cpu   shared object, optional
+ *      cubin.sm_XX     compiled kernels, a pack named by unit, optional
+ *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional
  *      ir              the graphs as text, for `tgc dump`
  *      tokenizer       tokenizer_pack's blob, optional
  *      consts          raw bytes of arena `const`
@@ -59,6 +60,11 @@
  * io names: ids targets (i32 B*T), logits (f32 B*V or B*T*V), next (i32 B),
  * out (i32 ring of sampled tokens, B*ctx), history, loss aux_loss (f32 1),
  * nll (f32 B*T), grad_norm (f32 1), bad (i32 1: the update was skipped).
+ * ids and next may be one buffer; else the runtime copies next to ids between
+ * decode steps.  The decode program moves pos on the device; prefill and score
+ * leave it to the host.  loss and aux_loss are means over the call's own counted
+ * targets, not yet weighted by rt->share, gradients are.  history has B rows of
+ * cap elements, position p at p % cap.  bad is cleared before update runs.
  *
  * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const T *a2, ...)
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)

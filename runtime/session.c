@@ -135,9 +135,12 @@ static int parse_texts(Session *s, Err *e)
 
 static int open_session(Session *s, const SessionOptions *o, Err *e)
 {
+        DevKind kind = o->device;
         int code, has;
 
-        if ((code = dev_open(&s->d, o->device, &o->dev, e)) || (code = parse_texts(s, e)))
+        if (kind == DEV_AUTO && !plan_find(s->plan, "program.cuda"))
+                kind = DEV_CPU;
+        if ((code = dev_open(&s->d, kind, &o->dev, e)) || (code = parse_texts(s, e)))
                 return code;
         has = (s->m.infer ? SESSION_INFER : 0) | (s->m.train ? SESSION_TRAIN : 0);
         s->mode = o->mode ? o->mode : has;

@@ -27,7 +27,8 @@ typedef struct SessionOptions {
         uint64_t   seed;                /* initial weights of a plan without any; dropout, sampling */
 } SessionOptions;
 
-/* o may be NULL.  Weights come from the plan, else from the initialisers. */
+/* o may be NULL.  DEV_AUTO is the GPU if there is one and the plan has code for
+ * it, else the CPU.  Weights come from the plan, else from the initialisers. */
 int  session_open(Session **s, const Plan *plan, const SessionOptions *o, Err *e);
 void session_close(Session *s);                         /* NULL is fine */
 

@@ -725,6 +725,29 @@ TEST(no_compiler_says_what_to_install)
         plan_close(&p);
 }
 
+TEST(compilers_inherit_no_secrets)
+{
+        static const char script[] = "#!/bin/sh\necho \"$(env | grep -c TGC_TEST_SECRET) $([ -e /proc/self/fd/9 ]; echo $?)\"\n";
+        char dir[512], path[600], *cc = getenv("CC") ? strdup(getenv("CC")) : 0;
+        HostCc found;
+        Err e;
+        CHECK(!tmpdir_make(dir, &e));
+        snprintf(path, sizeof path, "%s/cc", dir);
+        CHECK(!file_write_atomic(path, script, sizeof script - 1, &e) && !chmod(path, 0700));
+        setenv("CC", path, 1);
+        setenv("TGC_TEST_SECRET", "x", 1);
+        CHECK(dup2(1, 9) == 9);
+        int code = host_cc_find(&found, 0, &e);
+        close(9);
+        cc ? setenv("CC", cc, 1) : unsetenv("CC");
+        unsetenv("TGC_TEST_SECRET");
+        tmpdir_remove(dir);
+        free(cc);
+        if (code || strcmp(found.path, path))
+                SKIP("no shell to play a compiler");
+        CHECK_MSG(!strcmp(found.version, "0 1"), "secrets seen, descriptor closed: %s", found.version);
+}
+
 TEST(temporary_folders_are_removed)
 {
         char path[512], file[600];
@@ -779,6 +802,12 @@ TEST(nvrtc_compiles_for_other_machines)
                         free(pack);
                 }
         }
+        void *twice;
+        size_t size2;
+        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &pack, &size, &e) && !cuda_compile_plan(&p, "sm_80", 1, &twice, &size2, &e));
+        CHECK_MSG(size == size2 && !memcmp(pack, twice, size), "compiled twice, the bytes differ");
+        free(pack);
+        free(twice);
         CHECK(cuda_compile_plan(&p, "sm_12", 0, &pack, &size, &e) == TGC_USAGE);
         CHECK(cuda_compile_plan(&p, "hopper", 0, &pack, &size, &e) == TGC_USAGE);
         static const char bad[] = "//@ unit infer\n__global__ void k() { int x = ; }\n";

@@ -78,7 +78,7 @@ struct Block {
 
 /* The fiber that runs on this host thread.  Shared by all units of an object. */
 extern "C" {
-__attribute__((weak, visibility("hidden"), tls_model("initial-exec"))) __thread Thread *tgc_emulate_self;
+__attribute__((weak, visibility("hidden"))) __thread Thread *tgc_emulate_self;
 }
 inline Thread *self() { return tgc_emulate_self; }
 
@@ -100,13 +100,14 @@ inline const char *file_name(const char *path)
 
 inline bool same_file(const char *a, const char *b) { return a == b || !strcmp(a, b); }
 
-/* "k3: block 5: ..."; the first failure is the one that is told. */
+/* "k3: block 5: ..."; the first failure is the one that is told.  A test's kernel
+ * may be named by its whole C++ signature. */
 inline void vfail(Block *b, const char *fmt, va_list ap)
 {
         if (b->failed)
                 return;
         b->failed = true;
-        int n = snprintf(b->message, sizeof b->message, "%s: block %u: ", b->name, b->idx.x);
+        int n = snprintf(b->message, sizeof b->message, "%.150s: block %u: ", b->name, b->idx.x);
         vsnprintf(b->message + n, sizeof b->message - n, fmt, ap);
 }
 

@@ -130,8 +130,8 @@ TEST(fast_functions)
                         /* a few ulp; log2 near 1 and tanh as the PTX ISA bounds them */
                         double tol = j == 4 ? 1e-3 : j == 3 ? 1e-6 : 4e-7;
                         double size = j == 3 ? fmax(1, fabs(want[j])) : fabs(want[j]);
-                        CHECK_MSG(fabs(y[5 * i + j] - want[j]) <= tol * size, "function %d of %g: %g, should be %g", j, v,
-                                  y[5 * i + j], want[j]);
+                        CHECK_MSG(fabs(y[5 * i + j] - want[j]) <= tol * size, "function %d of %g: %g, should be %g",
+                                  j, v, y[5 * i + j], want[j]);
                 }
         }
 }

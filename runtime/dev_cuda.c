@@ -10,8 +10,9 @@
 #include "cuda_api.h"
 #include "dev_impl.h"
 #include "nvrtc.h"
+#include "parallel.h"
 
-enum { HALF = 16 << 20, PIECE = 4 << 20 };
+enum { HALF = 16 << 20, SLICE = 2 << 20 };
 
 typedef struct CudaDevice {
         Device     d;
@@ -109,17 +110,26 @@ static int stage(CudaDevice *c, size_t n, char **to, Err *e)
         return TGC_OK;
 }
 
+/* One thread copies slower than the bus takes it. */
+typedef struct Slices { char *to; const char *from; size_t n; } Slices;
+
+static void copy_slice(void *ctx, int i)
+{
+        Slices *x = ctx;
+        size_t at = (size_t)i * SLICE;
+        memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
+}
+
 static int cuda_upload(Device *d, void *to, const void *from, size_t n, Err *e)
 {
         ENTER;
-        for (size_t at = 0; at < n; at += PIECE) {
-                size_t m = n - at < PIECE ? n - at : PIECE;
-                char *pinned = 0;
-                int code = stage(c, m, &pinned, e);
+        for (size_t at = 0; at < n; at += HALF) {
+                Slices x = { 0, (const char *)from + at, n - at < HALF ? n - at : HALF };
+                int code = stage(c, x.n, &x.to, e);
                 if (code)
                         return code;
-                memcpy(pinned, (const char *)from + at, m);
-                TRY(cuMemcpyHtoDAsync_v2(addr(to) + at, pinned, m, c->stream), "uploading");
+                parallel_for((int)((x.n + SLICE - 1) / SLICE), 8, copy_slice, &x);
+                TRY(cuMemcpyHtoDAsync_v2(addr(to) + at, x.to, x.n, c->stream), "uploading");
         }
         return TGC_OK;
 }

@@ -105,6 +105,11 @@ typedef struct TrainResult {
 } TrainResult;
 
 int  session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e);
+/* The same in two halves: begin queues a step (ids and targets are free on
+ * return), end waits for the oldest one begun.  Two may be under way, which keeps
+ * a GPU with short steps busy. */
+int  session_train_begin(Session *s, const TrainStep *in, Err *e);
+int  session_train_end(Session *s, TrainResult *out, Err *e);
 /* Mean loss over one batch (B,T), dropout off. */
 int  session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss, uint64_t *tokens, Err *e);
 

@@ -17,6 +17,17 @@ typedef struct ProgState {
         int        seen;                /* runs in a row at this shape */
 } ProgState;
 
+/* An optimiser step that is queued and whose numbers are not read yet. */
+enum { N_FLIGHTS = 2, TRAIN_RING = 3 };
+
+typedef struct Flight {
+        int      n_micro;
+        uint64_t tokens;
+        double   loss, aux_loss;        /* of the micro-steps read so far */
+        float    share[TRAIN_RING];     /* of the others */
+        bool     has_loss, has_aux, has_norm, has_bad;
+} Flight;
+
 struct Session {
         const Plan *plan;
         Manifest    m;
@@ -34,6 +45,9 @@ struct Session {
         bool        has_pending;
         int         pending[TGC_MAX_BATCH];
         int        *hist;               /* (batch, ctx): token at each position */
+        /* training */
+        Flight      flight[N_FLIGHTS];
+        int         first_flight, n_flights;
 };
 
 void set_seed(Session *s, uint64_t seed);

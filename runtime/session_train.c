@@ -1,15 +1,17 @@
-/* session_train.c: one optimiser step, and the loss of a batch.
+/* session_train.c: optimiser steps, and the loss of a batch.
  *
  * `loss` of a micro-step is the mean over its own counted targets; the step's is
- * their mean weighted by share, so that four micro-batches equal one batch.  The
- * host queues the whole step and reads the numbers at its end. */
+ * their mean weighted by share, so that four micro-batches equal one batch.  Two
+ * steps may be under way: the host queues the next one before it reads the
+ * numbers of the last, so that a GPU with short steps never waits for it. */
 #include <math.h>
 #include <string.h>
 #include "session_impl.h"
 
-/* Slots of device.h: a ring of pairs for the micro-steps, two for the update. */
-enum { RING = 6, SLOT_NORM = 2 * RING, SLOT_BAD };
-_Static_assert((int)SLOT_BAD < (int)DEV_FETCH_SLOTS, "slots");
+/* Each step under way has its own slots of device.h: a ring of pairs for the
+ * micro-steps, two for the update. */
+enum { RING = TRAIN_RING, SLOT_NORM = 2 * RING, SLOT_BAD, SLOTS };
+_Static_assert((int)SLOTS * N_FLIGHTS <= (int)DEV_FETCH_SLOTS, "slots");
 
 static uint64_t count_targets(const int *t, size_t n)
 {
@@ -55,77 +57,52 @@ static int write_batch(Session *s, const char *prog, const int *ids, const int *
         return code ? code : session_write(s, prog, "targets", targets, n * sizeof *targets, e);
 }
 
-typedef struct Step {
-        Session *s;
-        const TrainStep *in;
-        TrainResult *out;
-        bool has_loss, has_aux;
-} Step;
-
-static float share_of(const Step *x, int m)
+static int slot_of(const Session *s, const Flight *f, int k)
 {
-        size_t n = (size_t)x->in->B * x->in->T;
-        return (float)((double)count_targets(x->in->targets + m * n, n) / (double)x->out->tokens);
+        return (int)(f - s->flight) * SLOTS + k;
 }
 
-static int take_micro(Step *x, int m, Err *e)
+static int take_micro(Session *s, Flight *f, int m, Err *e)
 {
-        float loss, aux;
-        int slot = m % RING * 2, code = take_float(x->s, slot, x->has_loss, &loss, e);
-        if (code || (code = take_float(x->s, slot + 1, x->has_aux, &aux, e)))
+        float loss, aux, share = f->share[m % RING];
+        int slot = slot_of(s, f, m % RING * 2), code = take_float(s, slot, f->has_loss, &loss, e);
+        if (code || (code = take_float(s, slot + 1, f->has_aux, &aux, e)))
                 return code;
-        float share = share_of(x, m);
-        x->out->loss += share > 0 ? (double)share * loss : 0;
-        x->out->aux_loss += share > 0 ? (double)share * aux : 0;
+        f->loss += share > 0 ? (double)share * loss : 0;
+        f->aux_loss += share > 0 ? (double)share * aux : 0;
         return TGC_OK;
 }
 
-static int run_micro(Step *x, int m, Err *e)
+static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e)
 {
-        Session *s = x->s;
-        const TrainStep *in = x->in;
         size_t n = (size_t)in->B * in->T;
         uint64_t counted = count_targets(in->targets + m * n, n);
-        int slot = m % RING * 2, code;
+        int slot = slot_of(s, f, m % RING * 2), code;
 
         s->rt.micro = m;
-        s->rt.share = share_of(x, m);
+        s->rt.share = f->share[m % RING] = (float)((double)counted / (double)f->tokens);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         s->rt_changed = true;
         if ((code = write_batch(s, "step", in->ids + m * n, in->targets + m * n, n, e))
             || (code = session_run(s, "step", in->B, in->T, e))
-            || (code = fetch_io(s, "step", "loss", slot, &x->has_loss, e)))
+            || (code = fetch_io(s, "step", "loss", slot, &f->has_loss, e)))
                 return code;
-        return fetch_io(s, "step", "aux_loss", slot + 1, &x->has_aux, e);
+        return fetch_io(s, "step", "aux_loss", slot + 1, &f->has_aux, e);
 }
 
-static int run_update(Step *x, Err *e)
+static int queue_update(Session *s, Flight *f, Err *e)
 {
-        Session *s = x->s;
         const Prog *g = 0;
-        const Io *bad = 0;
-        bool has_norm, has_bad;
-        float norm;
-        int flag = 0, code = find_prog(s, "update", &g, e);
-
+        const Io *bad;
+        int code = find_prog(s, "update", &g, e);
         if (code)
                 return code;
         if ((bad = prog_io(g, "bad")) && (code = dev_clear(s->d, ref_mem(s, bad->at), 4, e)))
                 return code;
         if ((code = session_run(s, "update", 1, 1, e))
-            || (code = fetch_io(s, "update", "grad_norm", SLOT_NORM, &has_norm, e))
-            || (code = fetch_io(s, "update", "bad", SLOT_BAD, &has_bad, e)))
+            || (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), &f->has_norm, e)))
                 return code;
-        for (int m = x->in->n_micro > RING ? x->in->n_micro - RING : 0; m < x->in->n_micro; m++)
-                if ((code = take_micro(x, m, e)))
-                        return code;
-        if ((code = take_float(s, SLOT_NORM, has_norm, &norm, e)))
-                return code;
-        if (has_bad && (code = dev_fetched(s->d, SLOT_BAD, &flag, sizeof flag, e)))
-                return code;
-        x->out->grad_norm = norm;
-        x->out->bad = flag || !isfinite(norm) || !isfinite(x->out->loss);
-        return TGC_OK;
+        return fetch_io(s, "update", "bad", slot_of(s, f, SLOT_BAD), &f->has_bad, e);
 }
 
 static void set_optimiser(Session *s, const TrainStep *in)
@@ -145,31 +122,66 @@ static void set_optimiser(Session *s, const TrainStep *in)
         set_seed(s, s->seed);
 }
 
-int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e)
+int session_train_begin(Session *s, const TrainStep *in, Err *e)
 {
-        Step x = { .s = s, .in = in, .out = out };
         int code;
 
-        *out = (TrainResult){ 0 };
         if (!(s->mode & SESSION_TRAIN))
                 return err_set(e, TGC_USAGE, "this session was opened for inference only");
         if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > TGC_MAX_BATCH || in->T > s->m.ctx)
                 return err_set(e, TGC_USAGE, "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d", in->B,
                                in->T, in->n_micro, s->m.batch, s->m.ctx);
+        if (s->n_flights == N_FLIGHTS)
+                return err_set(e, TGC_USAGE, "%d steps are under way already", N_FLIGHTS);
         size_t n = (size_t)in->n_micro * in->B * in->T;
         if ((code = check_batch(s, in->ids, in->targets, n, e)))
                 return code;
-        if (!(out->tokens = count_targets(in->targets, n)))
+        Flight *f = &s->flight[(s->first_flight + s->n_flights) % N_FLIGHTS];
+        *f = (Flight){ .n_micro = in->n_micro, .tokens = count_targets(in->targets, n) };
+        if (!f->tokens)
                 return err_set(e, TGC_USAGE, "no target of this step counts");
         session_reset(s, 0);
         set_optimiser(s, in);
         for (int m = 0; m < in->n_micro; m++) {
-                if (m >= RING && (code = take_micro(&x, m - RING, e)))
+                if (m >= RING && (code = take_micro(s, f, m - RING, e)))
                         return code;
-                if ((code = run_micro(&x, m, e)))
+                if ((code = queue_micro(s, f, in, m, e)))
                         return code;
         }
-        return run_update(&x, e);
+        if (!(code = queue_update(s, f, e)))
+                s->n_flights++;
+        return code;
+}
+
+int session_train_end(Session *s, TrainResult *out, Err *e)
+{
+        Flight *f = &s->flight[s->first_flight];
+        float norm;
+        int bad = 0, code;
+
+        *out = (TrainResult){ 0 };
+        if (!s->n_flights)
+                return err_set(e, TGC_USAGE, "no step is under way");
+        s->first_flight = (s->first_flight + 1) % N_FLIGHTS;
+        s->n_flights--;
+        for (int m = f->n_micro > RING ? f->n_micro - RING : 0; m < f->n_micro; m++)
+                if ((code = take_micro(s, f, m, e)))
+                        return code;
+        if ((code = take_float(s, slot_of(s, f, SLOT_NORM), f->has_norm, &norm, e)))
+                return code;
+        if (f->has_bad && (code = dev_fetched(s->d, slot_of(s, f, SLOT_BAD), &bad, sizeof bad, e)))
+                return code;
+        *out = (TrainResult){ f->loss, f->aux_loss, norm, bad || !isfinite(norm) || !isfinite(f->loss), f->tokens };
+        return TGC_OK;
+}
+
+int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e)
+{
+        *out = (TrainResult){ 0 };
+        if (s->n_flights)
+                return err_set(e, TGC_USAGE, "a step is under way: end it first");
+        int code = session_train_begin(s, in, e);
+        return code ? code : session_train_end(s, out, e);
 }
 
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss, uint64_t *tokens, Err *e)

@@ -377,6 +377,28 @@ static void check_score(DevKind kind)
         plan_close(&p);
 }
 
+/* Two steps under way give the bits that one at a time gives. */
+static void check_overlapped(const Plan *p, DevKind kind, int *ids, int *targets, double first_loss, const float *want)
+{
+        Session *s = open_on(p, kind, SESSION_TRAIN);
+        TrainStep in = { .B = 2, .T = 4, .n_micro = 4, .ids = ids, .targets = targets, .lr = 0.1, .beta1 = 0.9,
+                         .beta2 = 0.999 };
+        TrainResult r;
+        float x[33];
+        Err e;
+        CHECK(session_train_end(s, &r, &e) == TGC_USAGE);
+        CHECK_MSG(!session_train_begin(s, &in, &e), "%s", e.msg);
+        for (in.step = 1; in.step < 4; in.step++) {
+                CHECK_MSG(!session_train_begin(s, &in, &e), "%s", e.msg);
+                CHECK(session_train_begin(s, &in, &e) == TGC_USAGE && session_train_step(s, &in, &r, &e) == TGC_USAGE);
+                CHECK(!session_train_end(s, &r, &e) && r.tokens == 25);
+                CHECK(in.step > 1 || r.loss == first_loss);
+        }
+        CHECK(!session_train_end(s, &r, &e) && r.loss < first_loss);
+        CHECK(!session_param_get(s, 0, x, &e) && !memcmp(x, want, sizeof x));
+        session_close(s);
+}
+
 static void check_training(DevKind kind)
 {
         need(kind);
@@ -420,6 +442,7 @@ static void check_training(DevKind kind)
                 session_close(s);
         }
         CHECK(fabs(norms[0] - norms[1]) < 1e-5 * norms[0]);
+        check_overlapped(&p, kind, ids[0], targets[0], losses[0], x[0]);
         for (int i = 0; i < 33; i++)
                 CHECK_MSG(fabsf(x[0][i] - x[1][i]) <= 1e-5f * (1 + fabsf(x[0][i])), "x[%d]: %g and %g", i, x[0][i],
                           x[1][i]);

@@ -12,8 +12,9 @@
  *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, tail)
  *
  * Sizes passed as literals fold away after inlining; run-time ones work as well.
- * The tail gets every element of C once, float32, V = min(Tail::MAXV, 8) at a
- * time (float32 tiles: at most 4); MAXV must divide N.
+ * The tail gets every element of C once, float32, V = Tail::MAXV at a time, or 4
+ * where that is less (float32 tiles, and 16-bit ones whose warps are 16 columns
+ * wide; a 32x32x32 tile: 2).  MAXV must divide N.
  *
  * ALIGN (16, 8, 4, 2 bytes) divides both base addresses, both row strides in
  * bytes, and in bytes the extent that is contiguous in memory: of A, K or (TRANS_A) M;
@@ -39,7 +40,6 @@ struct HTile {
         static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
         static constexpr bool SIMT = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "mma is 16x8x16, loaded as 16x16x16");
-        static_assert(THREADS / 32 * 16 * (WN + 8) * 4 <= SMEM, "the tail is staged in the ring's memory");
 };
 
 /* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
@@ -218,39 +218,71 @@ TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
 
 /* ---- the tail ------------------------------------------------------------ */
 
-/* MIx NI fragments of a warp, whose corner is (row0, col0), to the tail: 16 rows at
- * a time through this warp's own part of shared memory, so that lanes get V
- * neighbours and a row's lanes touch whole lines. */
-template <class Tile, class Tail>
-TGC_DEV void mma_tail(float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
-                      char *smem, const Tail &tail)
+/* Lanes DISTANCE apart each give away one of two runs of W columns: the lower lane
+ * ends with both lanes' `lo`, the upper one with both lanes' `hi`. */
+template <int DISTANCE, int W>
+TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&hi)[W])
 {
-        constexpr int LD = Tile::WN + 8;        /* rows 8 banks apart: no conflicts among g, t */
-        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
-        constexpr int PER_ROW = Tile::WN / V;
-        const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        float *mine = (float *)smem + (threadIdx.x >> 5) * (16 * LD);
+        const bool upper = threadIdx.x & DISTANCE;
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+                const float got = __shfl_xor_sync(0xffffffffu, upper ? lo[i] : hi[i], DISTANCE);
+                v[i] = upper ? got : lo[i];
+                v[W + i] = upper ? hi[i] : got;
+        }
+}
+
+/* A warp's fragments, whose corner is (row0, col0), to the tail.  A lane holds two
+ * neighbouring columns of each 8-column fragment; by trading with its quad over V/2
+ * fragments it gets V neighbours, and a quad 4V. */
+template <class Tile, class Tail>
+TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
+                      const Tail &tail)
+{
+        constexpr int MOST = Tile::WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
+        constexpr int STEP = V < 2 ? 1 : V / 2;         /* fragments at a time */
+        const int lane = threadIdx.x & 31, t = lane & 3;
 
 #pragma unroll
-        for (int i = 0; i < Tile::WM / 16; i++) {
-                __syncwarp();
+        for (int i = 0; i < Tile::WM / 16; i++)
 #pragma unroll
-                for (int j = 0; j < Tile::WN / 8; j++) {
-                        *(float2 *)(mine + g * LD + j * 8 + t * 2) = make_float2(acc[i][j][0], acc[i][j][1]);
-                        *(float2 *)(mine + (g + 8) * LD + j * 8 + t * 2) = make_float2(acc[i][j][2], acc[i][j][3]);
-                }
-                __syncwarp();
+                for (int j = 0; j < Tile::WN / 8; j += STEP)
 #pragma unroll
-                for (int u = 0; u < 16 * PER_ROW / 32; u++) {
-                        const int r = (u * 32 + lane) / PER_ROW, c = (u * 32 + lane) % PER_ROW * V;
-                        const int row = row0 + i * 16 + r, col = col0 + c;
-                        if (row < M && col < N) {
-                                float v[V];
-                                load<V>(v, mine + r * LD + c);
-                                tail(row, col, v);
+                        for (int h = 0; h < 2; h++) {
+                                const int row = row0 + i * 16 + h * 8 + (lane >> 2);
+                                float x[STEP][2];
+#pragma unroll
+                                for (int f = 0; f < STEP; f++) {
+                                        x[f][0] = acc[i][j + f][2 * h];
+                                        x[f][1] = acc[i][j + f][2 * h + 1];
+                                }
+                                if constexpr (V == 8) {
+                                        float lo[4], hi[4], v[8];
+                                        lanes_join<1>(lo, x[0], x[1]);
+                                        lanes_join<1>(hi, x[2], x[3]);
+                                        lanes_join<2>(v, lo, hi);
+                                        const int col = col0 + (j + t) * 8;
+                                        if (row < M && col < N)
+                                                tail(row, col, v);
+                                } else if constexpr (V == 4) {
+                                        float v[4];
+                                        lanes_join<1>(v, x[0], x[1]);
+                                        const int col = col0 + (j + (t & 1)) * 8 + (t >> 1) * 4;
+                                        if (row < M && col < N)
+                                                tail(row, col, v);
+                                } else {
+#pragma unroll
+                                        for (int c = 0; c < 2; c += V) {
+                                                const int col = col0 + j * 8 + t * 2 + c;
+                                                float v[V];
+#pragma unroll
+                                                for (int k = 0; k < V; k++)
+                                                        v[k] = x[0][c + k];
+                                                if (row < M && col < N)
+                                                        tail(row, col, v);
+                                        }
+                                }
                         }
-                }
-        }
 }
 
 /* ---- 16-bit: tensor cores ------------------------------------------------ */
@@ -344,8 +376,7 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                                 }
                 }
         }
-        __syncthreads();
-        mma_tail<Tile>(acc, pa.first + m0, pb.first + n0, M, N, smem, tail);
+        mma_tail<Tile>(acc, pa.first + m0, pb.first + n0, M, N, tail);
         __syncthreads();
 }
 

@@ -1,0 +1,203 @@
+/* codegen.h: from a fused graph to kernels, launches and buffers.
+ *
+ * A group of nodes (Node.group) is one kernel: an anchor with structure of its
+ * own (matmul, norm, attention ...), heads that feed it and tails that finish its
+ * outputs; or no anchor: a map.  Functions are grouped by the file that defines
+ * them. */
+#ifndef TGC_CODEGEN_H
+#define TGC_CODEGEN_H
+
+#include "../ir/ir.h"
+
+/* ---- access.c: where a value lies ---- */
+
+/* A value as strides over somebody's storage. */
+typedef struct Access {
+        Ref     base;                   /* node that owns the storage */
+        Type    t;                      /* shape and element type as read */
+        int64_t off;                    /* elements */
+        Dim     stride[MAX_RANK];       /* 0 where an axis is stretched */
+} Access;
+
+/* Parts of a concat are written straight into it. */
+typedef struct Place { Ref whole; int64_t at; } Place;
+
+Place  *place_concats(Graph *g, Arena *a);                              /* one per node; whole 0: its own storage */
+bool    access_of(Graph *g, const Place *place, Ref r, Access *out);    /* false: the view cannot be addressed */
+bool    access_reshape(Access *a, const Type *shape);
+bool    access_contiguous(const Access *a);
+bool    access_rows(const Access *a, Dim *ld);  /* (...,C) as rows of stride ld with C contiguous */
+int64_t access_align(const Access *a);          /* elements, a power of two up to 8: every row starts at a multiple */
+bool    owns_storage(const Graph *g, Ref r);
+
+/* ---- group.c: the structure of a fused group ---- */
+
+/* The part of a kernel that is a function of one element position. */
+typedef struct Functor {
+        Ref  root;              /* tail: the anchor's output that arrives as v; head: the value to deliver; map: 0 */
+        bool head;
+        Type shape;             /* of the domain: rows are all but what makes up n */
+        int64_t n;              /* columns */
+        Dim  rows;
+        Ref *node;              /* members in order */
+        int  n_nodes;
+} Functor;
+
+typedef struct Group {
+        int     id;
+        Ref     anchor;                         /* 0: a map */
+        Functor head[MAX_IN];                   /* of the anchor's inputs; n_nodes 0: read as it lies */
+        Functor tail[MAX_OUT];                  /* of its outputs; of a map: tail[0] */
+        int     n_out;
+        Ref    *node;                           /* all members */
+        int     n_nodes;
+} Group;
+
+bool   is_virtual(const Graph *g, Ref r);       /* computed wherever it is read: position, share, fill ... */
+bool   is_member(const Graph *g, Ref r);        /* can live inside a functor */
+Ref    value_base(const Graph *g, Ref r);       /* through views that a functor sees through */
+Ref    anchor_output(const Graph *g, Ref r);    /* anchor of r if r is one of its outputs, else 0 */
+bool   domain_of(const Type *t, int64_t *n, Dim *rows);                 /* how a map walks a shape */
+/* Columns of the domain `n` that r, seen through views from base, occupies. */
+typedef struct Span { int64_t start, len; int step; } Span;
+bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
+int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
+bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
+
+/* ---- kernel.c: what the emitters produce ---- */
+
+enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
+
+/* A buffer a kernel reads or writes. */
+typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA } SlotKind;
+typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;     /* node ref, param ref, work index; or an arena; off in bytes */
+
+typedef struct Work { Dim elems; int size; const char *keep; } Work;    /* scratch between launches of one group; keep: its name, lives on, starts as zeros */
+
+typedef struct Launch {
+        const char *kernel;
+        const char *grid;               /* text of the manifest's EXPR */
+        Slot       *arg;
+        int         n_args;
+        int         group;
+} Launch;
+
+typedef struct Kernel {
+        const char *name, *title;
+        const char *text;               /* source; \1 stands for the name */
+        int         threads, smem, n_args;
+        double      flops, bytes;       /* of one launch at the program's largest sizes */
+        const char *where;              /* the ops merged into it, and their lines */
+} Kernel;
+
+/* All programs of one target share its kernels. */
+typedef struct Module {
+        Arena  *arena;
+        int     target;
+        Kernel *kernel;
+        int     n_kernels, cap;
+} Module;
+
+typedef struct Emit {
+        Module *m;
+        Graph  *g;
+        Place  *place;
+        Group  *groups;
+        int     n_groups;
+        Arena  *tmp;
+        bool   *stored;                 /* node values that lie in memory */
+        Launch *launch;
+        int     n_launch, cap_launch;
+        Work   *work;
+        int     n_work, cap_work;
+        int     batch;
+} Emit;
+
+/* A kernel being written: arguments are collected as they are mentioned. */
+typedef struct Args {
+        Slot        slot[64];
+        const char *name[64], *type[64];
+        bool        written[64];
+        int         n;
+} Args;
+
+const char *arg_of(Emit *e, Args *a, Ref base, bool write);             /* name of the storage of base in the struct */
+const char *arg_grad(Emit *e, Args *a, Ref param);
+const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
+int   work_new(Emit *e, Dim elems, int size);
+int   work_keep(Emit *e, Dim elems, int size, const char *name);
+const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
+
+typedef struct FunctorText {
+        Text text;              /* the functor's definition */
+        int  maxv, minv;
+        double bytes, flops;    /* per whole domain, at the largest sizes */
+} FunctorText;
+
+/* One kernel under construction, for either target. */
+typedef struct Build {
+        Emit       *e;
+        const Group *gr;
+        Args        args;
+        Text        decl;               /* functors */
+        Text        body;               /* of the entry point */
+        const char *include;            /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
+        const char *title;
+        int         threads, smem, min_blocks;
+        double      flops, bytes;
+} Build;
+
+Build build_start(Emit *e, const Group *gr, const char *include, const char *title);
+void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
+void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
+void  build_end(Build *b, const char *grid);    /* interns the kernel, adds the launch */
+/* C: the loop over tiles; work: operations of one tile, decides about threads. */
+void  build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
+bool  is_cuda(const Emit *e);
+const char *short_name(Emit *e, Ref r);
+const char *c_type(DType dt);
+const char *dim_c(Emit *e, Dim d);      /* C text: constants, B and T */
+const char *dim_grid(Emit *e, Dim d);   /* manifest text */
+
+/* ---- functor.c: heads and tails as text, CUDA and C ---- */
+
+void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorText *out);
+
+/* ---- gen_matmul.c: operands and tiles, also for the loss ---- */
+
+typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem; } Tile;
+const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t batch);
+typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
+bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m);             /* lead: batch axes */
+const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */
+int64_t dim_most(Emit *e, Dim d);                                       /* value at the program's largest sizes */
+const char *ty(DType dt);                                               /* TY_F32 ... of tgc.h */
+Ref     item_of(Emit *e, Ref r, int index);                             /* the node that names output index, or 0 */
+
+/* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
+
+void gen_map(Emit *e, const Group *gr);
+void gen_row(Emit *e, const Group *gr);
+void gen_column(Emit *e, const Group *gr);
+void gen_matmul(Emit *e, const Group *gr);
+void gen_loss(Emit *e, const Group *gr);
+void gen_attention(Emit *e, const Group *gr);
+void gen_route(Emit *e, const Group *gr);
+void gen_sample(Emit *e, const Group *gr);
+void gen_group(Emit *e, const Group *gr);       /* the switch over all of them */
+void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt);         /* gradient norm and AdamW over the arenas */
+
+/* ---- program.c: a graph to one program of a module ---- */
+
+typedef struct Layout Layout;           /* element offsets of parameters, see program.c */
+Module *module_new(Arena *a, int target);
+void    module_text(const Module *m, Text *kernels, Text *source);
+
+/* ---- memory.c ---- */
+
+typedef struct Buffer { Slot slot; const char *name; int64_t bytes, offset; int first, last; } Buffer;
+/* Offsets for everything that lives in the activation arena, first fit by size. */
+int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *n);
+
+#endif

@@ -1,0 +1,318 @@
+/* gen_attention.c: attention forward, backward, and over the cache.
+ *
+ * Forward is one launch; with few queries against a long cache it is split over
+ * the cache and a second launch merges the parts.  Backward is three: delta =
+ * sum(o * do), then dk and dv by key tiles, then dq by query tiles. */
+#include "codegen.h"
+#include <string.h>
+
+typedef struct AttRow { const char *name, *kind, *cls; int maxd, bm, bn, sub, cols, threads, minb; } AttRow;
+
+static const AttRow rows[] = {
+#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) { #name, #kind, #cls, maxd, bm, bn, sub, cols, threads, minb },
+#include "attention_tiles.def"
+#undef ATT_TILE
+};
+
+static int smem_of(int i, int D)
+{
+        int k = 0;
+        (void)D;
+#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) if (k++ == i) return smem;
+#include "attention_tiles.def"
+#undef ATT_TILE
+        return 0;
+}
+
+static int row_for(const char *kind, bool mma, int D)
+{
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+                if (!strcmp(rows[i].kind, kind) && !strcmp(rows[i].cls, mma ? "MMA" : "SIMT") && D <= rows[i].maxd)
+                        return (int)i;
+        return -1;
+}
+
+typedef struct Operand { const char *arg, *b, *t, *h; int64_t align; DType dt; } Operand;
+
+static Operand operand(Emit *e, Build *bd, Ref r)
+{
+        Access a;
+        Operand o;
+        access_of(e->g, e->place, r, &a);
+        const char *name = arg_of(e, &bd->args, a.base, false);
+        o.arg = a.off ? arena_fmt(e->tmp, "a.%s + %lld", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        o.b = dim_c(e, a.stride[0]);
+        o.t = dim_c(e, a.stride[1]);
+        o.h = dim_c(e, a.stride[2]);
+        o.dt = NODE(e->g, a.base)->type.dt;
+        int64_t m = a.off | 8;
+        for (int i = 0; i < 3; i++)
+                if (!dim_eq(a.t.dim[i], DIM(1)))
+                        m |= a.stride[i].n;
+        o.align = m & -m;
+        return o;
+}
+
+static const char *real(Emit *e, double x)
+{
+        char s[32];
+        num_text(x, s);
+        return arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
+}
+
+typedef struct Att {
+        Emit *e;
+        const Group *gr;
+        const Node *n;
+        int64_t H, K, D;
+        bool cached, grad, mma;
+        int vec;
+        DType dt;
+} Att;
+
+static Att att_of(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
+        Att t = { .e = e, .gr = gr, .n = n, .H = q->dim[2].n, .K = k->dim[2].n, .D = q->dim[3].n };
+        t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
+        t.grad = n->op == OP_ATTENTION_GRAD;
+        Build scratch = build_start(e, gr, "attention", "");
+        t.vec = 8;
+        for (int i = 0; i < 3; i++) {
+                Operand o = operand(e, &scratch, n->in[i]);
+                if (o.align < t.vec)
+                        t.vec = (int)o.align;
+                t.dt = o.dt;
+        }
+        if (t.grad) {
+                int64_t a = operand(e, &scratch, n->in[5]).align, b = operand(e, &scratch, n->in[3]).align;
+                a = a < b ? a : b;
+                if (a < t.vec)
+                        t.vec = (int)a;
+        }
+        if (t.dt == DT_F32 && t.vec > 4)
+                t.vec = 4;
+        t.mma = dt_size[t.dt] == 2 && t.vec == 8 && t.D % 8 == 0;
+        return t;
+}
+
+/* The description of the problem, and the operands. */
+static void describe(Att *t, Build *b)
+{
+        Emit *e = t->e;
+        const Attr *a = &t->n->a;
+        bool cuda = is_cuda(e);
+        Operand q = operand(e, b, t->n->in[0]), k = operand(e, b, t->n->in[1]), v = operand(e, b, t->n->in[2]);
+        Ref extra = t->grad ? t->n->in[6] : t->n->in[3];
+        const char *mask = cuda ? "0" : "NULL", *mb = "0", *mt = "0", *slopes = cuda ? "0" : "NULL";
+        Access ma;
+        if (a->att.mask && extra) {
+                access_of(e->g, e->place, extra, &ma);
+                mask = plain_arg(e, b, extra);
+                mb = ma.t.rank == 3 ? dim_c(e, ma.stride[0]) : "0";
+                mt = dim_c(e, ma.stride[ma.t.rank - 2]);
+        }
+        if (a->att.alibi && extra)
+                slopes = plain_arg(e, b, extra);
+        if (cuda) {
+                text_add(&b->decl, "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC = %d, WINDOW = %lld;\n"
+                         "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, CACHED = %s;\n", (long long)t->D, (long long)t->H,
+                         (long long)t->K, t->vec, (long long)a->att.window, real(e, a->att.scale), a->att.causal ? "true" : "false", t->cached ? "true" : "false");
+                if (a->att.softcap)
+                        text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n", real(e, a->att.softcap));
+                if (a->att.mask)
+                        text_add(&b->decl, "        static constexpr bool MASK = true;\n");
+                if (a->att.alibi)
+                        text_add(&b->decl, "        static constexpr bool ALIBI = true;\n");
+                if (a->att.p)
+                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n        static constexpr unsigned DROP_ID = %lldu;\n", real(e, a->att.p), (long long)a->att.id);
+                text_add(&b->decl, "};\n\n");
+                build_line(b, "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, %s, %s, 1, %s };", c_type(t->dt), q.arg, k.arg,
+                           v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb, mt, slopes);
+        } else {
+                const char *y = ty(t->dt);
+                build_line(b, "const Attention att = { .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, .k = { %s, %s, %s, %s, %s },", (long long)t->H,
+                           (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b, k.t, k.h);
+                build_line(b, "        .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, .cached = %d, .window = %lld,", v.arg, y, v.b, v.t, v.h,
+                           real(e, a->att.scale), real(e, a->att.softcap), (long long)a->att.causal, t->cached, (long long)a->att.window);
+                build_line(b, "        .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id = %lldu,", slopes, mask, mb, mt, real(e, a->att.p), (long long)a->att.id);
+        }
+}
+
+static double att_flops(Att *t, double products)
+{
+        Emit *e = t->e;
+        const Type *q = &NODE(e->g, t->n->in[0])->type;
+        double T = (double)dim_most(e, q->dim[1]), S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
+        return products * 2.0 * (double)dim_most(e, q->dim[0]) * (double)t->H * T * S * (double)t->D * (t->n->a.att.causal && !t->cached ? 0.5 : 1.0);
+}
+
+static double att_bytes(Att *t, int64_t q_like, int64_t kv_like)
+{
+        Emit *e = t->e;
+        const Type *q = &NODE(e->g, t->n->in[0])->type;
+        double B = (double)dim_most(e, q->dim[0]), T = (double)dim_most(e, q->dim[1]), S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
+        return B * (double)t->D * dt_size[t->dt] * ((double)q_like * (double)t->H * T + (double)kv_like * (double)t->K * S);
+}
+
+static const char *tile_text(Emit *e, int r)
+{
+        const AttRow *a = &rows[r];
+        return arena_fmt(e->tmp, "AttTile<%d, %d, %d, %d, %d>", a->bm, a->bn, a->sub, a->cols, a->threads);
+}
+
+static void forward(Emit *e, const Group *gr)
+{
+        Att t = att_of(e, gr);
+        const Type *q = &NODE(e->g, t.n->in[0])->type;
+        Ref lse = item_of(e, gr->anchor, 1);
+        const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
+        bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
+        Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention", few ? "attention_decode" : "attention");
+        describe(&t, &b);
+        if (!is_cuda(e)) {
+                build_functor(&b, &gr->tail[0], "tail");
+                const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "NULL";
+                build_line(&b, "        .lse = %s };", l);
+                b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
+                build_cpu_loop(&b, "attention_tiles(&att, rt)", b.flops, "attention_task(&att, rt, tile, &a, \1_tail);");
+                build_end(&b, "1");
+                return;
+        }
+        if (few) {
+                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]), per = T * (t.H / t.K), S = e->g->sizes.v[SYM_S];
+                int r = 1, splits = 1;
+                while (r < per && r < 8)
+                        r *= 2;
+                int64_t blocks = B * t.K * ((per + r - 1) / r);
+                while (splits < 32 && blocks * splits < 264 && S / (splits * 2) >= 64)
+                        splits *= 2;
+                int record = (int)(t.D + 1) / 2 * 2 + 2;
+                b.threads = 128;
+                b.smem = 4 * r * record * 4;
+                b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
+                text_add(&b.decl, "typedef AttDecode<%d, %d, 128> \1_tile;\n\n", r, splits);
+                if (splits == 1) {
+                        build_functor(&b, &gr->tail[0], "tail");
+                        build_line(&b, "\1_tail tail = { a };");
+                        build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, (float *)0, B, T, rt, tile, smem, tail);", type);
+                        build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(t.K * ((per + r - 1) / r))));
+                        return;
+                }
+                int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
+                const char *w = arg_work(e, &b.args, work, "float", "parts");
+                text_add(&b.decl, "struct \1_none {\n        static constexpr int MAXV = 4, MINV = 1;\n        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}\n};\n\n");
+                build_line(&b, "\1_none tail;");
+                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, a.%s, B, T, rt, tile, smem, tail);", type, w);
+                build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(t.K * ((per + r - 1) / r) * splits)));
+                Build c = build_start(e, gr, "attention_decode", "attention_combine");
+                describe(&t, &c);
+                text_free(&c.body);
+                c.args.n = 0;
+                w = arg_work(e, &c.args, work, "float", "parts");
+                build_functor(&c, &gr->tail[0], "tail");
+                c.threads = 128;
+                build_line(&c, "\1_tail tail = { a };");
+                build_line(&c, "attention_combine_task<\1_att, %d, 128>(a.%s, B, T, tile, tail);", splits, w);
+                build_end(&c, arena_fmt(e->tmp, "ceil(%lld/4)", (long long)(B * T * t.H)));
+                return;
+        }
+        int r = row_for("FWD", t.mma, (int)t.D);
+        if (r < 0)
+                error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
+        build_functor(&b, &gr->tail[0], "tail");
+        b.threads = rows[r].threads;
+        b.min_blocks = rows[r].minb;
+        b.smem = smem_of(r, (int)t.D);
+        b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
+        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
+        build_line(&b, "\1_tail tail = { a };");
+        build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), l);
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
+}
+
+/* Rows of the delta kernel per block of 128: the mirror of att_delta_rows. */
+static int delta_rows(Att *t)
+{
+        int most = 16 / dt_size[t->dt] < t->vec ? 16 / dt_size[t->dt] : t->vec, D = (int)t->D;
+        int v = D % 8 == 0 ? most : D % 4 == 0 && most >= 4 ? 4 : D % 2 == 0 && most >= 2 ? 2 : 1, n = D / v;
+        return 128 / (n > 16 ? 32 : n > 8 ? 16 : n > 4 ? 8 : n > 2 ? 4 : n > 1 ? 2 : 1);
+}
+
+static void backward(Emit *e, const Group *gr)
+{
+        Att t = att_of(e, gr);
+        const Type *q = &NODE(e->g, t.n->in[0])->type;
+        Ref dk = item_of(e, gr->anchor, 1), dv = item_of(e, gr->anchor, 2);
+        const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
+        (void)dk, (void)dv;
+        if (!is_cuda(e)) {
+                for (int kv = 0; kv < 2; kv++) {
+                        Build b = build_start(e, gr, "attention", kv ? "attention_grad_kv" : "attention_grad_q");
+                        describe(&t, &b);
+                        Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
+                        build_line(&b, "        .lse = (float *)%s };", plain_arg(e, &b, t.n->in[4]));
+                        b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = att_bytes(&t, 3, 3);
+                        build_line(&b, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s };", o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
+                        if (kv) {
+                                build_functor(&b, &gr->tail[1], "tail_k");
+                                build_functor(&b, &gr->tail[2], "tail_v");
+                                build_cpu_loop(&b, "attention_grad_kv_tiles(&att, rt)", b.flops, "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
+                        } else {
+                                build_functor(&b, &gr->tail[0], "tail");
+                                build_cpu_loop(&b, "attention_grad_q_tiles(&att, rt)", b.flops, "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
+                        }
+                        build_end(&b, "1");
+                }
+                return;
+        }
+        Dim all = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(t.H));
+        int work = work_new(e, all, 4);
+        Build b = build_start(e, gr, "attention_grad", "attention_delta");
+        describe(&t, &b);
+        text_free(&b.body);
+        b.args.n = 0;
+        Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
+        const char *w = arg_work(e, &b.args, work, "float", "delta");
+        b.bytes = att_bytes(&t, 2, 0);
+        build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);
+        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", type, o.arg, d.arg, w);
+        build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, all), delta_rows(&t)));
+        for (int kv = 1; kv >= 0; kv--) {
+                int r = row_for(kv ? "DKV" : "DQ", t.mma, (int)t.D);
+                if (r < 0)
+                        error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
+                b = build_start(e, gr, "attention_grad", kv ? "attention_grad_kv" : "attention_grad_q");
+                describe(&t, &b);
+                d = operand(e, &b, t.n->in[5]);
+                const char *lse = plain_arg(e, &b, t.n->in[4]);
+                w = arg_work(e, &b.args, work, "float", "delta");
+                b.threads = rows[r].threads;
+                b.min_blocks = rows[r].minb;
+                b.smem = smem_of(r, (int)t.D);
+                b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = kv ? att_bytes(&t, 2, 4) : att_bytes(&t, 3, 2);
+                build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
+                if (kv) {
+                        build_functor(&b, &gr->tail[1], "tail_k");
+                        build_functor(&b, &gr->tail[2], "tail_v");
+                        build_line(&b, "\1_tail_k tail_k = { a };");
+                        build_line(&b, "\1_tail_v tail_v = { a };");
+                        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, tail_k, tail_v);", type, tile_text(e, r), d.arg, lse, w);
+                        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.K, Tg, rows[r].bm));
+                } else {
+                        build_functor(&b, &gr->tail[0], "tail");
+                        build_line(&b, "\1_tail tail = { a };");
+                        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), d.arg, lse, w);
+                        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
+                }
+        }
+}
+
+void gen_attention(Emit *e, const Group *gr)
+{
+        if (NODE(e->g, gr->anchor)->op == OP_ATTENTION)
+                forward(e, gr);
+        else
+                backward(e, gr);
+}

@@ -1,0 +1,299 @@
+/* gen_loss.c: last linear + cross-entropy, in chunks of rows.
+ *
+ * The logits of a chunk are computed into a scratch matrix, turned into loss and,
+ * for training, in place into their gradient; from it come the chunk's rows of dx
+ * and its share of dw.  The scratch is CHUNK_BYTES at most, whatever the batch: logits
+ * never stand whole in memory.
+ *
+ *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
+ *
+ * Rows of the scratch are padded to 8 elements, and the padding stays zero, so that
+ * every product may read 16 bytes at a time although the vocabulary is odd. */
+#include "codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 128 << 20 };
+
+typedef struct Loss {
+        Emit *e;
+        const Group *gr;
+        const Node *n;
+        Ref x, w, targets, bias, dx, dw, db, loss;
+        int64_t rows, V, ld, C, r0, rc;         /* all rows; of this chunk */
+        int scratch, lse;
+        DType dt;
+        bool first;
+} Loss;
+
+static const char *scratch_arg(Loss *l, Build *b) { return arg_work(l->e, &b->args, l->scratch, c_type(l->dt), "logits"); }
+
+/* A tail that stores to `to` (element text) or adds to it. */
+static void tail_text(Build *b, bool cuda, const char *what, const char *pre_cuda, const char *pre_c)
+{
+        if (cuda)
+                text_add(&b->decl, "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n%s"
+                         "                %s\n        }\n};\n\n", pre_cuda, what);
+        else
+                text_add(&b->decl, "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n%s"
+                         "        %s\n}\n\n", pre_c, what);
+}
+
+static int column_v(int64_t n, int most)
+{
+        int v = 8;
+        while (v > most || n % v)
+                v /= 2;
+        return v;
+}
+
+static void fix_maxv(Build *b, int v)
+{
+        char *p = strstr(b->decl.s, "MAXV = 8");
+        if (p)
+                p[7] = (char)('0' + v);
+}
+
+/* One product of the chunk: M x N over K; text of both operands. */
+static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw, bool tb, int64_t M, int64_t N, int64_t K, int align)
+{
+        Emit *e = l->e;
+        b->flops = 2.0 * (double)M * (double)N * (double)K;
+        b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
+        if (is_cuda(e)) {
+                const Tile *t = tile_pick(l->dt, M, N, 1);
+                b->threads = t->threads;
+                b->smem = t->smem;
+                b->min_blocks = t->min_blocks;
+                build_line(b, "\1_tail tail = { a };");
+                build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);", c_type(l->dt), t->name,
+                           ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w, ldw, (long long)M, (long long)N, (long long)K);
+                build_end(b, arena_fmt(e->tmp, "%lld", (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
+        } else {
+                build_cpu_loop(b, arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N, (long long)K), b->flops,
+                               arena_fmt(e->tmp, "matmul_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, %lld, %lld, %lld, tile, &a, \1_tail);",
+                                         a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M, (long long)N, (long long)K));
+                build_end(b, "1");
+        }
+}
+
+static int bytes16(DType dt, int64_t elems)
+{
+        int64_t m = (elems | 8) & -(elems | 8);
+        m *= dt_size[dt];
+        return m > 16 ? 16 : (int)m;
+}
+
+/* The chunks differ in addresses only, so that they share kernels: launches pass
+ * the chunk's first row.  arg is the text "a.NAME" or "(a.NAME + offset)". */
+static void shift(Build *b, const char *arg, int64_t bytes)
+{
+        const char *p = strstr(arg, "a.") + 2;
+        build_shift(b, arena_fmt(b->e->tmp, "%.*s", (int)strcspn(p, " )"), p), bytes);
+}
+
+static void logits(Loss *l)
+{
+        Emit *e = l->e;
+        bool cuda = is_cuda(e);
+        Mat x, w;
+        Build b = build_start(e, l->gr, "matmul", "linear_ce_logits");
+        mat_of(e, &b, l->x, 0, &x);
+        mat_of(e, &b, l->w, 0, &w);
+        const char *s = scratch_arg(l, &b);
+        if (l->bias) {
+                Access ba;
+                access_of(e->g, e->place, l->bias, &ba);
+                const char *bias = plain_arg(e, &b, l->bias), *in = cuda ? bias : arena_fmt(e->tmp, "(a->%s + %lld)", arg_of(e, &b.args, ba.base, false), (long long)ba.off);
+                tail_text(&b, cuda, cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                                         : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld),
+                          arena_fmt(e->tmp, "                float bias[V];\n                load<V>(bias, %s + col);\n                for (int j = 0; j < V; j++)\n"
+                                    "                        v[j] += bias[j];\n", in),
+                          arena_fmt(e->tmp, "        float bias[TGC_SEG];\n        load_%s(bias, %s + col, n);\n        for (int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
+                                    c_type(NODE(e->g, ba.base)->type.dt), in));
+        } else {
+                tail_text(&b, cuda, cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                                         : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld), "", "");
+        }
+        fix_maxv(&b, column_v(l->V, 8));
+        int64_t k = l->C | x.align, m = l->C | w.align;
+        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+        product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C, bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m));
+}
+
+static void losses(Loss *l, bool grad)
+{
+        Emit *e = l->e;
+        bool cuda = is_cuda(e);
+        Build b = build_start(e, l->gr, "cross_entropy", grad ? "linear_ce_both" : "linear_ce_loss");
+        const char *s = scratch_arg(l, &b), *targets = plain_arg(e, &b, l->targets);
+        const char *lse = arg_work(e, &b.args, l->lse, "float", "lse");
+        const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
+        int th = l->V >= 8192 ? 1024 : 256;
+        b.threads = th;
+        b.smem = 256;
+        if (grad) {
+                FunctorText d = build_functor(&b, &l->gr->head[3], "dloss_all");
+                long long r0 = d.bytes > 0 ? (long long)l->r0 : 0;      /* a scalar needs no row */
+                if (cuda)
+                        text_add(&b.decl, "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args &a;\n"
+                                 "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n"
+                                 "                \1_dloss_all all = { a };\n                all(row + %lld, col, v);\n        }\n};\n\n", r0);
+                else
+                        text_add(&b.decl, "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
+                                 "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n", r0);
+        }
+        shift(&b, targets, l->r0 * 4);
+        build_shift(&b, loss, l->r0 * 4);
+        build_shift(&b, lse, l->r0 * 4);
+        b.flops = 5.0 * (double)l->rc * (double)l->V;
+        b.bytes = (grad ? 2.0 : 1.0) * (double)l->rc * (double)l->V * dt_size[l->dt];
+        if (cuda) {
+                if (grad) {
+                        build_line(&b, "\1_dloss dloss = { a };");
+                        build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);", c_type(l->dt), (long long)l->V,
+                                   th, s, (long long)l->ld, targets, loss, lse);
+                } else {
+                        build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);", c_type(l->dt), (long long)l->V, th, s,
+                                   (long long)l->ld, targets, loss, lse);
+                }
+                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
+                return;
+        }
+        text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n"
+                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n", c_type(l->dt), s, (long long)l->ld);
+        if (grad)
+                tail_text(&b, false, arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld), "", "");
+        build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
+                       grad ? arena_fmt(e->tmp, "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head, \1_dloss, \1_tail);", (long long)l->V, targets, loss, lse)
+                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head);", (long long)l->V, targets, loss, lse));
+        build_end(&b, "1");
+}
+
+static void grad_x(Loss *l)
+{
+        Emit *e = l->e;
+        Mat w;
+        Build b = build_start(e, l->gr, "matmul", "linear_ce_dx");
+        const char *s = scratch_arg(l, &b), *dx;
+        DType out = NODE(e->g, l->dx)->type.dt;
+        mat_of(e, &b, l->w, 0, &w);
+        dx = arg_of(e, &b.args, l->dx, true);
+        tail_text(&b, is_cuda(e), is_cuda(e) ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", dx, (long long)l->C)
+                                             : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx, (long long)l->C), "", "");
+        fix_maxv(&b, column_v(l->C, 8));
+        build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
+        int64_t m = (l->C | w.align);
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m));
+}
+
+/* The accumulation an output was fused with, if it was: its kernel adds to the
+ * parameter's gradient; else to the output's own storage. */
+static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char **flag)
+{
+        const Functor *t = &l->gr->tail[index];
+        Emit *e = l->e;
+        for (int i = 0; i < t->n_nodes; i++) {
+                const Node *a = NODE(e->g, t->node[i]);
+                if (a->op == OP_ACCUM) {
+                        *flag = !l->first || a->a.accum.more ? "true" : is_cuda(e) ? "a.rt->micro > 0" : "a->rt->micro > 0";
+                        return arg_grad(e, &b->args, a->in[0]);
+                }
+        }
+        *flag = l->first ? "false" : "true";
+        return arg_of(e, &b->args, out, true);
+}
+
+static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_t cols)
+{
+        bool cuda = is_cuda(l->e);
+        tail_text(b, cuda, cuda ? arena_fmt(l->e->tmp, "accumulate<V>(a.%s + (long)row * %lld + col, v, %s);", to, (long long)cols, flag)
+                                : arena_fmt(l->e->tmp, "accumulate_n(a->%s + row * %lld + col, v, n, %s);", to, (long long)cols, flag), "", "");
+        fix_maxv(b, column_v(cols, 8));
+}
+
+static void grad_w(Loss *l, int index)
+{
+        Emit *e = l->e;
+        Mat x;
+        const char *flag;
+        Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
+        const char *s = scratch_arg(l, &b);
+        mat_of(e, &b, l->x, 0, &x);
+        const char *to = sum_target(l, &b, l->dw, index, &flag);
+        sum_tail(l, &b, to, flag, l->C);
+        int64_t m = (l->C | x.align);
+        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld, false, l->V, l->C, l->rc,
+                bytes16(l->dt, m & -m));
+}
+
+static void grad_bias(Loss *l, int index)
+{
+        Emit *e = l->e;
+        const char *flag;
+        bool cuda = is_cuda(e);
+        Build b = build_start(e, l->gr, cuda ? "columns" : "rows", "linear_ce_dbias");
+        const char *s = scratch_arg(l, &b), *to = sum_target(l, &b, l->db, index, &flag);
+        sum_tail(l, &b, to, flag, 0);
+        fix_maxv(&b, 1);
+        if (cuda) {
+                text_add(&b.decl, "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n"
+                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n", s, (long long)l->ld);
+                b.threads = 256;
+                b.smem = 32 * 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "column_sum_task<%lld, 32, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V, (long long)l->rc);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)l->V));
+        } else {
+                text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n"
+                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n", c_type(l->dt), s, (long long)l->ld);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
+                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_head, \1_tail);", (long long)l->rc, (long long)l->V));
+                build_end(&b, "1");
+        }
+}
+
+void gen_loss(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        bool grad = n->op == OP_LINEAR_CE_GRAD, both = grad && n->a.ce.both;
+        const Type *xt = &NODE(e->g, n->in[0])->type, *wt = &NODE(e->g, n->in[1])->type;
+        Access xa;
+        access_of(e->g, e->place, n->in[0], &xa);
+        Loss l = { .e = e, .gr = gr, .n = n, .x = n->in[0], .w = n->in[1], .targets = n->in[2] };
+        int at = both ? 1 : 0;
+        l.bias = n->n_in > (grad ? 4 : 3) ? n->in[grad ? 4 : 3] : 0;
+        l.loss = !grad || both ? gr->anchor : 0;
+        if (grad) {
+                l.dx = both ? item_of(e, gr->anchor, 1) : gr->anchor;
+                l.dw = item_of(e, gr->anchor, at + 1);
+                l.db = item_of(e, gr->anchor, at + 2);
+        }
+        l.rows = dim_most(e, type_rows(xt));
+        l.V = wt->dim[0].n;
+        l.C = wt->dim[1].n;
+        l.dt = NODE(e->g, xa.base)->type.dt;
+        l.ld = (l.V + 7) / 8 * 8;
+        int64_t chunk = CHUNK_BYTES / (l.ld * dt_size[l.dt]);
+        chunk = chunk < 128 ? 128 : chunk / 128 * 128;
+        if (chunk > l.rows)
+                chunk = l.rows;
+        l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
+        l.lse = work_new(e, DIM(l.rows), 4);
+        for (l.r0 = 0; l.r0 < l.rows; l.r0 += chunk) {
+                l.rc = l.rows - l.r0 < chunk ? l.rows - l.r0 : chunk;
+                l.first = l.r0 == 0;
+                logits(&l);
+                losses(&l, grad);
+                if (l.dx)
+                        grad_x(&l);
+                if (l.dw)
+                        grad_w(&l, at + 1);
+                if (l.db)
+                        grad_bias(&l, at + 2);
+        }
+}

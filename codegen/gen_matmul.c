@@ -1,0 +1,397 @@
+/* gen_matmul.c: matmul, matrix-vector for decoding, grouped matmul over experts.
+ *
+ * The choice of a tile is a small cost model over matmul_tiles.def: the largest
+ * tile that still gives every multiprocessor work.  Where even the smallest leaves
+ * most of the GPU idle and K is long (weight gradients of narrow models), K is split
+ * and the parts are added in order by a second launch that runs the tail. */
+#include "codegen.h"
+#include "matvec_shape.h"
+#include <string.h>
+
+enum { SMS = 132 };             /* of an H100: what work is spread over */
+
+static const Tile tiles[] = {
+#define TILE(name, cls, bm, bn, bk, wm, wn, stages, threads, minb, smem) { #name, #cls, bm, bn, bk, threads, minb, smem },
+#include "matmul_tiles.def"
+#undef TILE
+};
+
+enum { N_TILES = sizeof tiles / sizeof *tiles };
+
+static const Tile *tile_named(const char *name)
+{
+        for (int i = 0; i < N_TILES; i++)
+                if (!strcmp(tiles[i].name, name))
+                        return &tiles[i];
+        return NULL;
+}
+
+/* Waves of tiles times the time of one, in units of products; small tiles reuse
+ * less, so they count for more. */
+const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t batch)
+{
+        const Tile *best = NULL;
+        double least = 0;
+        for (int i = 0; i < N_TILES; i++) {
+                const Tile *t = &tiles[i];
+                if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > 99 * 1024)
+                        continue;
+                int64_t n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch;
+                int per_sm = t->min_blocks;
+                int64_t waves = (n + SMS * per_sm - 1) / (SMS * per_sm);
+                double area = (double)t->bm * t->bn;
+                double cost = (double)waves * per_sm * area * (1 + 24.0 / t->bm + 24.0 / t->bn);
+                if (n < SMS * per_sm)
+                        cost = (double)((n + SMS - 1) / SMS) * area * (1 + 24.0 / t->bm + 24.0 / t->bn);
+                if (!best || cost < least)
+                        best = t, least = cost;
+        }
+        return best;
+}
+
+int64_t dim_most(Emit *e, Dim d)
+{
+        Sizes s = e->g->sizes;
+        for (int i = 0; i < N_SYM; i++)
+                if (!s.v[i])
+                        s.v[i] = i == SYM_B ? 1 : 512;
+        return dim_value(d, &s);
+}
+
+/* An operand as a matrix of rows, possibly one of a batch. */
+bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
+{
+        Access a;
+        Dim ld;
+        Type three;
+        access_of(e->g, e->place, r, &a);
+        m->align = access_align(&a);
+        m->dt = NODE(e->g, a.base)->type.dt;
+        m->step = "0";
+        if (lead) {
+                Dim batch = DIM(1);
+                for (int i = 0; i < lead; i++)
+                        batch = dim_mul(batch, a.t.dim[i]);
+                three = type_of(a.t.dt, 3, batch, a.t.dim[lead], a.t.dim[lead + 1]);
+                if (!access_reshape(&a, &three) || !dim_eq(a.stride[2], DIM(1)))
+                        return false;
+                ld = a.stride[1];
+                m->step = dim_c(e, a.stride[0]);
+        } else if (!access_rows(&a, &ld)) {
+                return false;
+        }
+        m->ld = dim_c(e, ld);
+        const char *name = arg_of(e, &b->args, a.base, false);
+        m->arg = a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        return true;
+}
+
+const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
+
+static int64_t pow2_of(Dim d)
+{
+        int64_t m = d.n | 8;
+        return m & -m;
+}
+
+static int align_bytes(DType dt, int64_t x, int64_t y)
+{
+        int64_t m = x < y ? x : y;
+        m *= dt_size[dt];
+        return m > 16 ? 16 : (int)m;
+}
+
+static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb, int align)
+{
+        const char *type = c_type(w.dt);
+        FunctorText tail;
+        Functor head = gr->head[0];
+        head.rows = DIM(M);
+        build_functor(b, &head, "head");
+        tail = build_functor(b, &gr->tail[0], "tail");
+        (void)tail;
+        b->flops = 2.0 * M * (double)N * (double)K;
+        b->bytes += (double)N * (double)K * dt_size[w.dt];
+        if (!is_cuda(e)) {
+                build_cpu_loop(b, arena_fmt(e->tmp, "matvec_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
+                               arena_fmt(e->tmp, "matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, &a, \1_head, \1_tail);",
+                                         w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K));
+                build_end(b, "1");
+                return;
+        }
+        build_line(b, "\1_head head = { a };");
+        build_line(b, "\1_tail tail = { a };");
+        b->threads = 256;
+        if (tb) {
+                int rows = N >= 16384 ? 4 : 2, split = 1;
+                MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
+                while ((N + s.cols - 1) / s.cols < 2 * SMS && split < 4 && K / (split * 2) >= 256)
+                        s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split *= 2, align);
+                b->smem = s.smem;
+                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
+                           (long long)N, (long long)K, rows, split, align, w.arg, w.ld);
+                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
+        } else {
+                b->smem = matvec_kn_smem(M, (int)K, 256, 64);
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 256, 64, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
+                           (long long)N, (long long)K, align, w.arg, w.ld);
+                build_end(b, arena_fmt(e->tmp, "ceil(%lld/64)", (long long)N));
+        }
+}
+
+static void matmul(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        const Type *at = &NODE(g, n->in[0])->type, *bt = &NODE(g, n->in[1])->type;
+        bool ta = n->a.mm.ta, tb = n->a.mm.tb;
+        int lead = bt->rank - 2;
+        Dim batch = DIM(1), M, K = ta ? DIM(1) : at->dim[at->rank - 1];
+        int64_t N = n->type.dim[n->type.rank - 1].n;
+        Mat a, w;
+        Build b = build_start(e, gr, "matmul", "matmul");
+        for (int i = 0; i < lead; i++)
+                batch = dim_mul(batch, bt->dim[i]);
+        if (lead) {
+                M = n->type.dim[n->type.rank - 2];
+                K = bt->dim[tb ? lead + 1 : lead];
+        } else if (ta) {
+                M = at->dim[at->rank - 1];
+                K = type_rows(at);
+        } else {
+                M = type_rows(at);
+        }
+        int64_t m_most = dim_most(e, M), k_most = dim_most(e, K), b_most = dim_most(e, batch);
+        const char *Mc = dim_c(e, M), *Kc = dim_c(e, K), *Nc = dim_c(e, n->type.dim[n->type.rank - 1]);
+        bool const_m = strspn(Mc, "0123456789") == strlen(Mc), const_k = dim_is_const(K);
+        if (!dim_is_const(n->type.dim[n->type.rank - 1]))
+                N = dim_most(e, n->type.dim[n->type.rank - 1]);
+        if (!lead && !ta && const_m && m_most <= 8 && const_k && m_most * k_most <= 32768 && k_most >= 1) {
+                b.include = "matvec";
+                mat_of(e, &b, n->in[1], 0, &w);
+                decode(e, gr, &b, w, (int)m_most, N, k_most, tb, align_bytes(w.dt, w.align, tb ? pow2_of(K) : pow2_of(DIM(N))));
+                return;
+        }
+        mat_of(e, &b, n->in[0], lead, &a);
+        mat_of(e, &b, n->in[1], lead, &w);
+        FunctorText tail = build_functor(&b, &gr->tail[0], "tail");
+        double products = 2.0 * (double)b_most * (double)m_most * (double)N * (double)k_most;
+        b.flops += products;
+        b.bytes += (double)b_most * ((double)m_most * (double)k_most + (double)N * (double)k_most) * dt_size[a.dt];
+        const char *batch_c = dim_c(e, batch);
+        if (!is_cuda(e)) {
+                const char *ty[2] = { ty(a.dt),
+                                      ty(w.dt) };
+                build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", batch_c, Mc, Nc, Kc), products,
+                               arena_fmt(e->tmp, "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, %s, %s, %s, tile, &a, \1_tail);",
+                                         a.arg, ty[0], ta, a.ld, a.step, w.arg, ty[1], tb, w.ld, w.step, batch_c, Mc, Nc, Kc));
+                build_end(&b, "1");
+                return;
+        }
+        int64_t ea = a.align, ew = w.align;
+        int64_t pa = ta ? pow2_of(M) : pow2_of(K), pw = tb ? pow2_of(K) : pow2_of(n->type.dim[n->type.rank - 1]);
+        int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
+        const Tile *t = tile_pick(a.dt, m_most, N, b_most);
+        int64_t count = (m_most + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * b_most;
+        int64_t splits = 1;
+        if (!lead && count * 2 <= SMS && k_most >= 512) {
+                const Tile *u = a.dt == DT_F32 ? tile_named(m_most >= 64 && N >= 64 ? "F64x64x16" : "F32x32x32") : tile_named("H64x64x64");
+                t = u;
+                count = (m_most + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn);
+                splits = 2 * SMS / (count ? count : 1);
+                if (splits > k_most / 128)
+                        splits = k_most / 128;
+                if (splits > 32)
+                        splits = 32;
+                if (splits < 2)
+                        splits = 1;
+        }
+        b.threads = t->threads;
+        b.smem = t->smem;
+        b.min_blocks = t->min_blocks;
+        const char *type = c_type(a.dt);
+        if (splits > 1) {
+                int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+                int work = work_new(e, dim_mul(DIM(splits * N), M), 4);
+                Build s = build_start(e, gr, "matmul", "matmul_split");
+                Mat sa, sw;
+                mat_of(e, &s, n->in[0], 0, &sa);
+                mat_of(e, &s, n->in[1], 0, &sw);
+                s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products, s.bytes = b.bytes;
+                const char *ws = arg_work(e, &s.args, work, "float", "parts");
+                build_line(&s, "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %lld, a.%s, tile, smem);", type, t->name,
+                           ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld, sw.arg, sw.ld, Mc, Nc, Kc, (long long)splits, ws);
+                build_end(&s, arena_fmt(e->tmp, "%lld*ceil(%s/%d)*ceil(%s/%d)", (long long)splits, dim_grid(e, M), t->bm,
+                                        dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
+                Build r = build_start(e, gr, "matmul", "matmul_sum");
+                text_free(&b.decl);
+                ws = arg_work(e, &r.args, work, "float", "parts");
+                tail = build_functor(&r, &gr->tail[0], "tail");
+                r.threads = 256;
+                build_line(&r, "\1_tail tail = { a };");
+                build_line(&r, "splitk_reduce_task<256>(a.%s, %lld, %s, %s, tile, tail);", ws, (long long)splits, Mc, Nc);
+                build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])), 256 * (tail.maxv < 8 ? tail.maxv : 8)));
+                return;
+        }
+        build_line(&b, "\1_tail tail = { a };");
+        if (lead) {
+                text_add(&b.decl, "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n"
+                         "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
+                         "        {\n                tail(first + row, col, v);\n        }\n};\n\n");
+                build_line(&b, "const int each = matmul_tiles<%s>(%s, %s), z = tile / each;", t->name, Mc, Nc);
+                build_line(&b, "\1_item item = { tail, z * %s };", Mc);
+                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, %s, tile - z * each, smem, item);", type,
+                           t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.step, a.ld, w.arg, w.step, w.ld, Mc, Nc, Kc);
+        } else {
+                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %s, %s, %s, tile, smem, tail);", type, t->name, ta ? "true" : "false",
+                           tb ? "true" : "false", align, a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
+        }
+        build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
+                                dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
+}
+
+/* An adapter that drops the expert: tails know it from the slot where they need it. */
+static void expert_tail(Emit *e, Build *b)
+{
+        if (is_cuda(e))
+                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int) const { tail(row, col, v); }\n};\n\n");
+        else
+                text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, int expert)\n{\n        (void)expert;\n"
+                         "        \1_tail(args, row, col, n, v);\n}\n\n");
+}
+
+const char *plain_arg(Emit *e, Build *b, Ref r)
+{
+        Access a;
+        access_of(e->g, e->place, r, &a);
+        const char *name = arg_of(e, &b->args, a.base, false);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+}
+
+static void expert(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        const Type *wt = &NODE(g, n->in[1])->type;
+        bool tb = n->a.expert.tb;
+        int64_t E = wt->dim[0].n, K = wt->dim[tb ? 2 : 1].n, N = wt->dim[tb ? 1 : 2].n, adiv = n->a.expert.adiv;
+        Dim P = n->type.dim[0];
+        int64_t p_most = dim_most(e, P);
+        const char *Pc = dim_c(e, P);
+        bool few = strspn(Pc, "0123456789") == strlen(Pc) && p_most <= 16 && (tb || !is_cuda(e)) && K <= 32768;
+        Mat a;
+        Access wa;
+        Build b = build_start(e, gr, "expert", "expert_matmul");
+        access_of(g, e->place, n->in[1], &wa);
+        DType dt = NODE(g, wa.base)->type.dt;
+        const char *w = plain_arg(e, &b, n->in[1]), *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
+        double products = 2.0 * (double)p_most * (double)N * (double)K;
+        if (few) {
+                build_functor(&b, &gr->head[0], "head");
+                build_functor(&b, &gr->tail[0], "tail");
+                expert_tail(e, &b);
+                b.title = "expert_matvec";
+                b.flops += products;
+                b.bytes += (double)p_most * (double)N * (double)K * dt_size[dt];
+                if (is_cuda(e)) {
+                        int align = align_bytes(dt, 8, pow2_of(DIM(K))), split = 1;
+                        MatvecShape s = matvec_shape(dt_size[dt], 1, (int)K, 256, 2, 1, align);
+                        while ((N + s.cols - 1) / s.cols * p_most < 2 * SMS && split < 4 && K / (split * 2) >= 256)
+                                s = matvec_shape(dt_size[dt], 1, (int)K, 256, 2, split *= 2, align);
+                        b.threads = 256;
+                        b.smem = s.smem;
+                        build_line(&b, "\1_head head = { a };");
+                        build_line(&b, "\1_tail tail = { a };");
+                        build_line(&b, "\1_slot slot = { tail };");
+                        build_line(&b, "expert_matvec_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, head, slot);", c_type(dt),
+                                   (long long)N, (long long)K, split, (long long)adiv, n->a.expert.scatter ? "true" : "false", align, w, perm, offs, (long long)E);
+                        build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, P), (long long)N, s.cols));
+                } else {
+                        build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matvec_tiles(%s, %lld, %lld)", Pc, (long long)N, (long long)K), products,
+                                       arena_fmt(e->tmp, "expert_matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_head, \1_slot);",
+                                                 w, ty(dt), tb, (long long)(tb ? K : N), (long long)(N * K), (long long)E, (long long)N, (long long)K,
+                                                 (long long)adiv, perm, offs, (long long)n->a.expert.scatter));
+                        build_end(&b, "1");
+                }
+                return;
+        }
+        mat_of(e, &b, n->in[0], 0, &a);
+        build_functor(&b, &gr->tail[0], "tail");
+        expert_tail(e, &b);
+        b.flops += products;
+        b.bytes += ((double)p_most * (double)K + (double)E * (double)N * (double)K) * dt_size[dt];
+        if (is_cuda(e)) {
+                int64_t pk = pow2_of(DIM(K)), pn = tb ? pk : pow2_of(DIM(N));
+                int align = align_bytes(dt, a.align < pk ? a.align : pk, pn);
+                const Tile *t = tile_pick(dt, p_most, N, 1);
+                b.threads = t->threads;
+                b.smem = t->smem;
+                b.min_blocks = t->min_blocks;
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_slot slot = { tail };");
+                build_line(&b, "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);", c_type(dt), t->name,
+                           tb ? "true" : "false", (long long)adiv, n->a.expert.scatter ? "true" : "false", align, a.arg, a.ld, w, perm, offs,
+                           (long long)E, (long long)N, (long long)K);
+                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(((p_most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matmul_tiles(%lld, %s, %lld)", (long long)E, Pc, (long long)N), products,
+                               arena_fmt(e->tmp, "expert_matmul_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_slot);",
+                                         a.arg, ty(a.dt), a.ld, (long long)adiv, w, ty(dt), tb, (long long)(tb ? K : N), (long long)(N * K), (long long)E,
+                                         (long long)N, (long long)K, perm, offs, (long long)n->a.expert.scatter));
+                build_end(&b, "1");
+        }
+}
+
+/* dW_e: rows are the weight's first axis.  The kernel computes sum over slots of
+ * y_row outer a_row, so for weights (E,K,N) the operands change places. */
+static void expert_grad(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        int64_t E = n->type.dim[0].n, R = n->type.dim[1].n, C = n->type.dim[2].n;
+        bool tb = n->a.expert.tb;
+        Ref rows = tb ? n->in[1] : n->in[0], cols = tb ? n->in[0] : n->in[1];
+        int64_t rdiv = tb ? n->a.expert.bdiv : n->a.expert.adiv, cdiv = tb ? n->a.expert.adiv : n->a.expert.bdiv;
+        Mat y, a;
+        Build b = build_start(e, gr, "expert", "expert_grad");
+        mat_of(e, &b, rows, 0, &y);
+        mat_of(e, &b, cols, 0, &a);
+        const char *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
+        Functor f = gr->tail[0];
+        build_functor(&b, &f, "tail");
+        int64_t p = dim_most(e, NODE(g, n->in[2])->type.dim[0]);
+        b.flops += 2.0 * (double)p * (double)R * (double)C;
+        b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
+        if (is_cuda(e)) {
+                const Tile *t = tile_pick(a.dt, R, C, E);
+                int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)), ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
+                int align = align_bytes(a.dt, ea, ec);
+                text_add(&b.decl, "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int expert) const\n"
+                         "        {\n                tail(expert * %lld + row, col, v);\n        }\n};\n\n", (long long)R);
+                b.threads = t->threads;
+                b.smem = t->smem;
+                b.min_blocks = t->min_blocks;
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_slot slot = { tail };");
+                build_line(&b, "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);", c_type(a.dt), t->name,
+                           (long long)rdiv, (long long)cdiv, align, y.arg, y.ld, a.arg, a.ld, perm, offs, (long long)E, (long long)R, (long long)C);
+                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E, (long long)R, (long long)C), b.flops,
+                               arena_fmt(e->tmp, "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, tile, &a, \1_tail);",
+                                         y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld, (long long)cdiv, (long long)R, (long long)C, perm, offs));
+                build_end(&b, "1");
+        }
+}
+
+void gen_matmul(Emit *e, const Group *gr)
+{
+        switch (NODE(e->g, gr->anchor)->op) {
+        case OP_MATMUL: matmul(e, gr); break;
+        case OP_EXPERT_MATMUL: expert(e, gr); break;
+        case OP_EXPERT_GRAD: expert_grad(e, gr); break;
+        default: gen_loss(e, gr);
+        }
+}

@@ -1,0 +1,218 @@
+/* gen_route.c: top-k, bucket sort, scatter, combine; sampling; the optimiser. */
+#include "codegen.h"
+
+static void topk(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        Ref idx = item_of(e, gr->anchor, 1);
+        const char *rows = dim_c(e, x->rows);
+        Build b = build_start(e, gr, "route", "topk");
+        build_functor(&b, x, "head");
+        const char *v = arg_of(e, &b.args, gr->anchor, true);
+        const char *i = idx ? arg_of(e, &b.args, idx, true) : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(n->a.k.k)), 4), "int", "index");
+        if (is_cuda(e)) {
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, head, a.%s, a.%s);", (long long)x->n, (long long)n->a.k.k, rows, v, i);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_head);", (long long)x->n, (long long)n->a.k.k, v, i));
+                build_end(&b, "1");
+        }
+}
+
+static void topk_grad(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows);
+        Build b = build_start(e, gr, "route", "topk_grad");
+        build_functor(&b, x, "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        const char *i = plain_arg(e, &b, n->in[1]);
+        if (is_cuda(e)) {
+                b.threads = 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)n->a.k.k, (long long)x->n, rows, i);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(x->rows, DIM(n->a.k.k)))));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "topk_grad_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);", (long long)n->a.k.k, (long long)x->n, i));
+                build_end(&b, "1");
+        }
+}
+
+static void bucket(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        int64_t k = n->a.k.k, tiles = k < 128 ? k : 128;
+        Ref offs = item_of(e, gr->anchor, 1);
+        const char *P = dim_c(e, type_elems(&NODE(e->g, n->in[0])->type));
+        if (tiles < (k + 511) / 512)
+                tiles = (k + 511) / 512;
+        Build b = build_start(e, gr, "route", "bucket");
+        const char *ids = plain_arg(e, &b, n->in[0]), *perm = arg_of(e, &b.args, gr->anchor, true);
+        const char *o = offs ? arg_of(e, &b.args, offs, true) : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
+        if (is_cuda(e)) {
+                b.threads = 512;
+                b.smem = (int)((512 / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
+                build_line(&b, "bucket_task<512>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", ids, P, (long long)k, (long long)tiles, perm, o);
+                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+        } else {
+                build_line(&b, "bucket_task(%s, %s, %lld, a.%s, NULL, a.%s);", ids, P, (long long)k, perm, o);
+                build_end(&b, "1");
+        }
+}
+
+static void scatter(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        int64_t k = n->a.k.k, N = n->type.rank > 1 ? n->type.dim[1].n : 1;
+        Functor x = gr->head[0], t = gr->tail[0];
+        if (n->type.rank == 1) {
+                x.rows = x.shape.dim[0];
+                x.n = t.n = 1;
+                t.rows = DIM(k);
+        }
+        Build b = build_start(e, gr, "route", "scatter");
+        build_functor(&b, &x, "head");
+        build_functor(&b, &t, "tail");
+        const char *perm = plain_arg(e, &b, n->in[1]), *offs = plain_arg(e, &b, n->in[2]);
+        if (is_cuda(e)) {
+                b.threads = 256;
+                b.smem = 32 * 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, tile, smem, head, tail);", (long long)N, (long long)k, perm, offs);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)", (long long)k));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes, arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, tile, &a, \1_head, \1_tail);", (long long)N, perm, offs));
+                build_end(&b, "1");
+        }
+}
+
+static void combine(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Type *y = &NODE(e->g, n->in[0])->type;
+        int64_t k = y->dim[y->rank - 2].n, N = y->dim[y->rank - 1].n;
+        const char *rows = dim_c(e, gr->tail[0].rows);
+        Build b = build_start(e, gr, "route", "combine");
+        build_functor(&b, &gr->head[0], "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        const char *gate = n->n_in == 2 ? plain_arg(e, &b, n->in[1]) : is_cuda(e) ? "(const float *)0" : "NULL";
+        if (is_cuda(e)) {
+                b.threads = 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)N, (long long)k, rows, gate);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(gr->tail[0].rows, DIM(N)))));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "combine_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);", (long long)k, (long long)N, gate));
+                build_end(&b, "1");
+        }
+}
+
+void gen_route(Emit *e, const Group *gr)
+{
+        switch (NODE(e->g, gr->anchor)->op) {
+        case OP_TOPK: topk(e, gr); break;
+        case OP_TOPK_GRAD: topk_grad(e, gr); break;
+        case OP_BUCKET: bucket(e, gr); break;
+        case OP_SCATTER: scatter(e, gr); break;
+        default: combine(e, gr);
+        }
+}
+
+void gen_sample(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Type *t = &NODE(e->g, n->in[0])->type;
+        Access a;
+        long long V = t->dim[t->rank - 1].n, cap = e->g->sizes.v[SYM_S], batch = dim_most(e, DIM_SYM(SYM_B));
+        access_of(e->g, e->place, n->in[0], &a);
+        DType dt = NODE(e->g, a.base)->type.dt;
+        Build b = build_start(e, gr, "sample", "sample");
+        const char *logits = arg_of(e, &b.args, a.base, true), *next = arg_of(e, &b.args, gr->anchor, true);
+        const char *hist = arg_work(e, &b.args, work_keep(e, DIM(batch * cap), 4, "history"), "int", "history");
+        b.bytes = (double)V * dt_size[dt];
+        if (is_cuda(e)) {
+                b.threads = 1024;
+                b.smem = 1024 + 8 * 4096;
+                build_line(&b, "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, a.%s, tile, smem);", c_type(dt), V, logits, V, hist, cap, next);
+                build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
+        } else {
+                build_line(&b, "for (long tile = 0; tile < B; tile++)");
+                build_line(&b, "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, a.%s, tile);", ty(dt), logits, V, V, hist, cap, next);
+                build_end(&b, "1");
+        }
+}
+
+enum { NORM_TILES = 528 };
+
+/* Gradient norm, then AdamW, over the arenas g, p (or w where weights are float32), m, v. */
+void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
+{
+        bool cuda = is_cuda(e), low = dt != DT_F32;
+        int parts = work_new(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8);
+        int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
+        Build b = build_start(e, NULL, "update", "grad_sumsq");
+        const char *g = arg_arena(e, &b.args, "g", "float", "g"), *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
+        b.bytes = 4.0 * (double)n;
+        b.flops = 2.0 * (double)n;
+        b.threads = 256;
+        b.smem = 256;
+        if (cuda)
+                build_line(&b, "sumsq_task<256>(a.%s, %lldll, tile, %d, a.%s, smem);", g, (long long)n, NORM_TILES, w);
+        else
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9, arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g, (long long)n, w));
+        build_end(&b, cuda ? arena_fmt(e->tmp, "%d", NORM_TILES) : "1");
+
+        b = build_start(e, NULL, "update", "grad_norm");
+        w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
+        const char *nm = arg_work(e, &b.args, norm, "float", "norm");
+        b.threads = 256;
+        b.smem = 256;
+        if (cuda)
+                build_line(&b, "norm_finish_task<256>(a.%s, %d, a.%s, smem);", w, NORM_TILES, nm);
+        else
+                build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s);", w, (long long)n, nm);
+        build_end(&b, "1");
+
+        b = build_start(e, NULL, "update", "adamw");
+        const char *p = arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
+        const char *m = arg_arena(e, &b.args, "m", "float", "m"), *v = arg_arena(e, &b.args, "v", "float", "v_");
+        g = arg_arena(e, &b.args, "g", "float", "g");
+        const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
+        nm = arg_work(e, &b.args, norm, "float", "norm");
+        const char *bd = arg_work(e, &b.args, bad, "int", "bad");
+        b.threads = 256;
+        b.bytes = (double)n * (28 + (low ? 2 : 0));
+        b.flops = 12.0 * (double)n;
+        if (cuda) {
+                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, a.%s, %s, %lldll, %lldll, a.%s, a.%s, tile);", p, m, v, g,
+                           low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n, (long long)n_decay, nm, bd);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                               arena_fmt(e->tmp, "adamw_task(rt, a.%s, a.%s, a.%s, a.%s, %s, %s, %lld, %lld, a.%s, a.%s, tile);", p, m, v, g,
+                                         low ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(low ? dt : DT_F32), (long long)n, (long long)n_decay, nm, bd));
+                build_end(&b, "1");
+        }
+}
+
+void gen_group(Emit *e, const Group *gr)
+{
+        if (!gr->anchor) {
+                gen_map(e, gr);
+                return;
+        }
+        switch (op_info[NODE(e->g, gr->anchor)->op].cls) {
+        case CLASS_ROW: gen_row(e, gr); break;
+        case CLASS_COL: gen_column(e, gr); break;
+        case CLASS_MATMUL: gen_matmul(e, gr); break;
+        case CLASS_ATTENTION: gen_attention(e, gr); break;
+        case CLASS_UPDATE: gen_sample(e, gr); break;
+        default: gen_route(e, gr);
+        }
+}

@@ -1,0 +1,342 @@
+/* gen_row.c: ops along the last axis: norms, softmax, reductions, cross-entropy.
+ *
+ * A row op is one launch, but for the norms' backward with the gradients of gain and
+ * bias (rmsnorm_back, layernorm_back): there each block keeps sums over its rows,
+ * and a second launch adds the blocks' sums in order. */
+#include "codegen.h"
+#include <string.h>
+
+/* Threads of a block for rows of n; 0: known at run time. As rows.cuh advises. */
+static int row_threads(int64_t n)
+{
+        return n == 0 ? 512 : n <= 1024 ? 128 : n <= 4096 ? 256 : n <= 16384 ? 512 : 1024;
+}
+
+/* The mirror of ROW_ROWS in rows.cuh. */
+static int rows_per_tile(int64_t n, int threads)
+{
+        int lanes = threads;
+        if (n && n <= 128)
+                for (lanes = 1; lanes < (n + 7) / 8; lanes *= 2)
+                        ;
+        else if (n && n <= 1024)
+                lanes = 32;
+        return threads / lanes;
+}
+
+static const char *num(Emit *e, double x)
+{
+        char s[32];
+        num_text(x, s);
+        return arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
+}
+
+static void norm(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_task<%s, %lld, %d>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th, rows, eps);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head, \1_tail);",
+                                                            kind, (long long)x->n, eps));
+                build_end(&b, "1");
+        }
+}
+
+static void norm_grad(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head_x");
+        build_functor(&b, &gr->head[1], "head_dy");
+        build_functor(&b, &gr->tail[0], "tail");
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head_x head_x = { a };");
+                build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (int)gridDim.x, %s, smem, head_x, head_dy, tail, (float *)0, (float *)0);",
+                           kind, (long long)x->n, th, rows, eps);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp,
+                        "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head_x, \1_head_dy, \1_tail);", kind, (long long)x->n, eps));
+                build_end(&b, "1");
+        }
+}
+
+/* Sum of a (parts, N) table of partial sums, to an output's tail. */
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, const Functor *tail, const char *title)
+{
+        Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
+        const char *w = arg_work(e, &b.args, work, "float", "partial");
+        build_functor(&b, tail, "tail");
+        if (is_cuda(e)) {
+                b.threads = 256;
+                b.smem = 32 * 256;
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n, parts, w);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)tail->n));
+        } else {
+                text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n"
+                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, n);\n}\n\n", w, (long long)tail->n);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)tail->n), 0,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", parts, (long long)tail->n));
+                build_end(&b, "1");
+        }
+}
+
+enum { NORM_BLOCKS = 264 };     /* two a multiprocessor on the largest GPUs */
+
+static void norm_back(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        bool layer = n->op == OP_LAYERNORM_BACK;
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n), per = rows_per_tile(x->n, th);
+        Access gain;
+        Sizes most = e->g->sizes;
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        for (int i = 0; i < N_SYM; i++)
+                most.v[i] = most.v[i] ? most.v[i] : 1;
+        int64_t groups = (dim_value(x->rows, &most) + per - 1) / per;
+        int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
+        if (!is_cuda(e))
+                blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
+        int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
+        access_of(e->g, e->place, n->in[2], &gain);
+        build_functor(&b, x, "head_x");
+        build_functor(&b, &gr->head[1], "head_g");
+        build_functor(&b, &gr->tail[0], "tail");
+        const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
+        const char *dg = arg_work(e, &b.args, wg, "float", "dgain"), *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256 + 8 * (int)x->n;
+                text_add(&b.decl, "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
+                         "        static constexpr int MAXV = \1_head_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const\n        {\n"
+                         "                float gain[V];\n                \1_head_g head = { a };\n                head(row, col, g);\n"
+                         "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for (int j = 0; j < V; j++)\n"
+                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n", ga, (long long)gain.off);
+                build_line(&b, "\1_head_x head_x = { a };");
+                build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_grad_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);", kind,
+                           (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows, blocks, eps, dg,
+                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+        } else {
+                text_add(&b.decl, "/* the gradient of the output, and that times the gain */\n"
+                         "TGC_INLINE void \1_head_dy(const void *args, long row, int col, int n, float *dy, float *g)\n{\n"
+                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_head_g(args, row, col, n, g);\n"
+                         "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n                dy[j] = g[j] * gain[j];\n}\n\n",
+                         gt, ga, (long long)gain.off);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes, arena_fmt(e->tmp,
+                        "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_head_x, \1_head_dy, \1_tail);", kind, (long long)x->n, eps, rows,
+                        dg, layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
+                build_end(&b, "1");
+        }
+        const char *parts = is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
+        if (gr->tail[1].root)
+                add_parts(e, gr, wg, parts, &gr->tail[1], "norm_gain_grad");
+        if (layer && gr->tail[2].root)
+                add_parts(e, gr, wb, parts, &gr->tail[2], "norm_bias_grad");
+}
+
+/* softmax and its gradient, and reductions: the row's length may be a run-time value. */
+static void row_general(Emit *e, const Group *gr, const char *task, const char *kind, int heads)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]), *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head");
+        if (heads == 2)
+                build_functor(&b, &gr->head[1], "head_dy");
+        build_functor(&b, &gr->tail[0], "tail");
+        const char *extra = heads == 2 ? "head_dy, " : "";
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head head = { a };");
+                if (heads == 2)
+                        build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, head, %stail);", task, k, (long long)x->n, th, rows, len, extra);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_head, %s\1_tail);", task, k, len, heads == 2 ? "\1_head_dy, " : ""));
+                build_end(&b, "1");
+        }
+}
+
+static void argmax(Emit *e, const Group *gr)
+{
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", "argmax");
+        build_functor(&b, x, "head");
+        const char *out = arg_of(e, &b.args, gr->anchor, true);
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, head, a.%s);", (long long)x->n, th, rows, len, out);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_head);", out, len));
+                build_end(&b, "1");
+        }
+}
+
+/* Storage that a family addresses by itself: a plain matrix of rows. */
+static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char **ld)
+{
+        Access a;
+        Dim d;
+        access_of(e->g, e->place, r, &a);
+        access_rows(&a, &d);
+        *ld = dim_c(e, d);
+        const char *name = arg_of(e, &b->args, a.base, write);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+}
+
+Ref item_of(Emit *e, Ref r, int index)
+{
+        for (Ref i = r + 1; i < e->g->n_nodes; i++)
+                if (NODE(e->g, i)->op == OP_ITEM && NODE(e->g, i)->in[0] == r && NODE(e->g, i)->a.item.index == index)
+                        return i;
+        return 0;
+}
+
+static void ce(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        bool grad = n->op == OP_CE_GRAD;
+        const Type *lt = &NODE(e->g, n->in[0])->type;
+        int64_t V = lt->dim[lt->rank - 1].n;
+        const char *ld, *ldd, *t, *rows = dim_c(e, type_rows(lt)), *type;
+        Build b = build_start(e, gr, "cross_entropy", op_info[n->op].text);
+        const char *logits = matrix_arg(e, &b, n->in[0], false, &ld), *targets = matrix_arg(e, &b, n->in[1], false, &t);
+        Access la;
+        access_of(e->g, e->place, n->in[0], &la);
+        type = c_type(NODE(e->g, la.base)->type.dt);
+        int th = V >= 8192 ? 1024 : 256;
+        b.threads = th;
+        b.smem = 256;
+        b.bytes = b.flops = 0;
+        if (!grad) {
+                Ref lse = item_of(e, gr->anchor, 1);
+                const char *loss = arg_of(e, &b.args, gr->anchor, true), *l;
+                l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : is_cuda(e) ? "(float *)0" : "NULL";
+                if (is_cuda(e)) {
+                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);", type, (long long)V, th, logits, ld, targets, loss, l);
+                        build_end(&b, dim_grid(e, type_rows(lt)));
+                } else {
+                        build_functor(&b, &gr->head[0], "head");
+                        build_cpu_loop(&b, rows, 1e9, arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_head);", (long long)V, targets, loss, l));
+                        build_end(&b, "1");
+                }
+                return;
+        }
+        build_functor(&b, &gr->head[3], "dloss");
+        const char *lse = matrix_arg(e, &b, n->in[2], false, &t);
+        if (is_cuda(e)) {
+                const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
+                build_line(&b, "\1_dloss dloss = { a };");
+                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type, (long long)V, th, logits, d, ld, targets, lse);
+                build_end(&b, dim_grid(e, type_rows(lt)));
+        } else {
+                build_functor(&b, &gr->head[0], "head");
+                build_functor(&b, &gr->tail[0], "tail");
+                build_cpu_loop(&b, rows, 1e9, arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_head, \1_dloss, \1_tail);", (long long)V, targets, lse));
+                build_end(&b, "1");
+        }
+}
+
+void gen_row(Emit *e, const Group *gr)
+{
+        switch (NODE(e->g, gr->anchor)->op) {
+        case OP_RMSNORM: norm(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM: norm(e, gr, "NORM_LAYER"); break;
+        case OP_RMSNORM_GRAD: norm_grad(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM_GRAD: norm_grad(e, gr, "NORM_LAYER"); break;
+        case OP_RMSNORM_BACK: norm_back(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM_BACK: norm_back(e, gr, "NORM_LAYER"); break;
+        case OP_SOFTMAX: row_general(e, gr, "softmax_task", "", 1); break;
+        case OP_SOFTMAX_GRAD: row_general(e, gr, "softmax_grad_task", "", 2); break;
+        case OP_SUM: row_general(e, gr, "reduce_task", "RED_SUM", 1); break;
+        case OP_ROWMAX: row_general(e, gr, "reduce_task", "RED_MAX", 1); break;
+        case OP_LOGSUMEXP: row_general(e, gr, "reduce_task", "RED_LOGSUMEXP", 1); break;
+        case OP_ARGMAX: argmax(e, gr); break;
+        default: ce(e, gr);
+        }
+}
+
+enum { COLUMN_TILES = 400 };
+
+/* colsum: few rows in one launch; many in chunks, then the chunks' sums in order. */
+void gen_column(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        Functor x = gr->head[0], t = gr->tail[0];
+        Sizes most = e->g->sizes;
+        x.rows = DIM(1);                                /* rows are the summed axes, columns the rest */
+        x.n = 1;
+        for (int i = 0; i < x.shape.rank; i++)
+                if (i < n->a.k.k)
+                        x.rows = dim_mul(x.rows, x.shape.dim[i]);
+                else
+                        x.n *= x.shape.dim[i].n;
+        t.n = x.n;
+        t.rows = DIM(1);
+        for (int i = 0; i < N_SYM; i++)
+                most.v[i] = most.v[i] ? most.v[i] : 1;
+        int64_t rows = dim_value(x.rows, &most), col_tiles = (x.n + 255) / 256, chunks = 1;
+        while (is_cuda(e) && chunks * col_tiles < COLUMN_TILES && rows / chunks > 64)
+                chunks *= 2;
+        const char *rows_c = dim_c(e, x.rows);
+        int work = chunks > 1 ? work_new(e, DIM(chunks * x.n), 4) : 0;
+        Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", "colsum");
+        build_functor(&b, &x, "head");
+        if (!is_cuda(e)) {
+                build_functor(&b, &t, "tail");
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", rows_c, (long long)x.n));
+                build_end(&b, "1");
+                return;
+        }
+        b.threads = 256;
+        b.smem = 32 * 256;
+        build_line(&b, "\1_head head = { a };");
+        if (chunks == 1) {
+                build_functor(&b, &t, "tail");
+                build_line(&b, "\1_tail tail = { a };");
+        } else {
+                const char *w = arg_work(e, &b.args, work, "float", "partial");
+                build_line(&b, "ColumnsStore<%lld> tail = { a.%s };", (long long)x.n, w);
+        }
+        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c, (long long)chunks);
+        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
+        if (chunks > 1)
+                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), &t, "colsum_parts");
+}

@@ -1,0 +1,304 @@
+/* group.c: what belongs to a kernel, and in which order kernels run.
+ *
+ * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the
+ * questions both it and the emitters ask, and turns groups into heads, anchor and
+ * tails. */
+#include "codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool is_virtual(const Graph *g, Ref r)
+{
+        return op_info[g->node[r].op].cls == CLASS_MAP && g->node[r].n_in == 0;
+}
+
+bool is_member(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        Class c = op_info[n->op].cls;
+        return (c == CLASS_MAP && n->n_in) || n->op == OP_GATHER || n->op == OP_ACCUM || n->op == OP_APPEND;
+}
+
+Ref value_base(const Graph *g, Ref r)
+{
+        while (g->node[r].op == OP_RESHAPE || g->node[r].op == OP_SLICE)
+                r = g->node[r].in[0];
+        return r;
+}
+
+Ref anchor_output(const Graph *g, Ref r)
+{
+        if (g->node[r].op == OP_ITEM)
+                r = g->node[r].in[0];
+        if (is_member(g, r) || is_virtual(g, r) || op_info[g->node[r].op].cls == CLASS_VIEW || op_info[g->node[r].op].cls == CLASS_LEAF)
+                return 0;
+        return r;
+}
+
+/* Constant trailing dimensions are columns, the rest rows. */
+bool domain_of(const Type *t, int64_t *n, Dim *rows)
+{
+        int i = t->rank;
+        *n = 1;
+        *rows = DIM(1);
+        while (i > 0 && dim_is_const(t->dim[i - 1]) && *n * t->dim[i - 1].n < (int64_t)1 << 30)
+                *n *= t->dim[--i].n;
+        while (i > 0)
+                *rows = dim_mul(*rows, t->dim[--i]);
+        if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {        /* all constant: keep rows */
+                *n = t->dim[t->rank - 1].n;
+                *rows = type_rows(t);
+        }
+        return *n > 0;
+}
+
+bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
+{
+        if (r == base) {
+                *s = (Span){ 0, n, 1 };
+                return true;
+        }
+        const Node *x = &g->node[r];
+        if (!span_of(g, x->in[0], base, n, s))
+                return false;
+        if (x->op == OP_RESHAPE) {                      /* trailing dimensions must still make up the columns */
+                int64_t c = 1;
+                int i = x->type.rank;
+                while (i > 0 && c < s->len && dim_is_const(x->type.dim[i - 1]))
+                        c *= x->type.dim[--i].n;
+                return c == s->len;
+        }
+        if (x->op == OP_SLICE) {
+                const Type *t = &g->node[x->in[0]].type;
+                int ax = (int)x->a.slice.axis;
+                int64_t inner = 1, c = 1;
+                for (int i = ax + 1; i < t->rank; i++)
+                        inner *= t->dim[i].n;
+                for (int i = ax; i < t->rank; i++) {
+                        if (!dim_is_const(t->dim[i]))
+                                return false;
+                        c *= t->dim[i].n;
+                }
+                if (c != s->len || s->step != 1)
+                        return false;                   /* the sliced axis must lead the columns */
+                if (x->a.slice.step == 1) {
+                        s->start += x->a.slice.start * inner;
+                        s->len = x->a.slice.len * inner;
+                        return true;
+                }
+                if (x->a.slice.step == 2 && inner == 1 && x->a.slice.len * 2 == c) {
+                        s->start += x->a.slice.start;
+                        s->len = x->a.slice.len;
+                        s->step = 2;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static Functor functor(Graph *g, Ref root, bool head, const Type *shape)
+{
+        Functor f = { .root = root, .head = head, .shape = *shape };
+        (void)g;
+        domain_of(shape, &f.n, &f.rows);
+        return f;
+}
+
+/* Row families walk the last dimension, whatever makes up a map's columns. */
+static void by_rows(Functor *f)
+{
+        if (f->shape.rank == 0) {
+                f->n = 1;
+                f->rows = DIM(1);
+        } else {
+                f->n = f->shape.dim[f->shape.rank - 1].n;
+                f->rows = type_rows(&f->shape);
+                if (!dim_is_const(f->shape.dim[f->shape.rank - 1]))
+                        f->n = 0;               /* length known at run time */
+        }
+}
+
+static void push(Functor *f, Ref r, Arena *a, int cap)
+{
+        if (!f->node)
+                f->node = arena_alloc(a, (size_t)cap * sizeof(Ref));
+        f->node[f->n_nodes++] = r;
+}
+
+static void fill(Graph *g, Group *gr, Arena *a)
+{
+        int *side = arena_alloc(a, (size_t)g->n_nodes * sizeof *side);  /* 1+k head k, -(1+o) tail o */
+        Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
+        if (an) {
+                Type out[MAX_OUT];
+                gr->n_out = graph_types(g, gr->anchor, out);
+                for (int i = 0; i < gr->n_out; i++) {
+                        gr->tail[i] = functor(g, 0, false, &out[i]);
+                        by_rows(&gr->tail[i]);
+                }
+                if (an->op == OP_ATTENTION) {           /* tails see (B*T, H*D) */
+                        gr->tail[0].n = an->type.dim[2].n * an->type.dim[3].n;
+                        gr->tail[0].rows = dim_mul(an->type.dim[0], an->type.dim[1]);
+                }
+                if (an->op == OP_ATTENTION_GRAD)
+                        for (int i = 0; i < 3; i++) {
+                                gr->tail[i].n = out[i].dim[2].n * out[i].dim[3].n;
+                                gr->tail[i].rows = dim_mul(out[i].dim[0], out[i].dim[1]);
+                        }
+                gr->tail[0].root = gr->anchor;
+                for (int i = 0; i < an->n_in; i++) {
+                        gr->head[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
+                        by_rows(&gr->head[i]);
+                }
+                for (Ref r = gr->anchor; r < g->n_nodes; r++)
+                        if (NODE(g, r)->op == OP_ITEM && NODE(g, r)->in[0] == gr->anchor)
+                                gr->tail[NODE(g, r)->a.item.index].root = r;
+        } else {
+                gr->n_out = 1;
+                gr->tail[0] = functor(g, 0, false, &NODE(g, gr->node[0])->type);
+                for (int i = 0; i < gr->n_nodes; i++) {         /* the widest member gives the domain */
+                        Functor f = functor(g, 0, false, &NODE(g, gr->node[i])->type);
+                        if (NODE(g, gr->node[i])->op == OP_APPEND)
+                                f = functor(g, 0, false, &NODE(g, NODE(g, gr->node[i])->in[1])->type);
+                        if (i == 0)
+                                gr->tail[0] = f;
+                }
+        }
+        for (int i = 0; i < gr->n_nodes; i++) {
+                Ref r = gr->node[i];
+                if (r == gr->anchor)
+                        continue;
+                const Node *n = NODE(g, r);
+                int s = an && r < gr->anchor ? 0 : an ? -1 : -1;
+                for (int j = 0; j < n->n_in; j++) {
+                        Ref b = value_base(g, n->in[j]);
+                        for (int o = 0; o < gr->n_out; o++)
+                                if (b && b == gr->tail[o].root)
+                                        s = -(1 + o);
+                        if (NODE(g, b)->group == gr->id && side[b] < 0)
+                                s = side[b];
+                }
+                side[r] = s;
+        }
+        for (int k = 0; an && k < an->n_in; k++) {      /* heads: walk back from each input */
+                Ref b = value_base(g, an->in[k]);
+                bool *in = arena_alloc(a, (size_t)g->n_nodes);
+                if (NODE(g, b)->group != gr->id || b == gr->anchor || side[b] < 0 || b != an->in[k])
+                        continue;
+                in[b] = true;
+                for (Ref r = b; r > 0; r--)
+                        if (in[r])
+                                for (int j = 0; j < NODE(g, r)->n_in; j++) {
+                                        Ref c = value_base(g, NODE(g, r)->in[j]);
+                                        if (NODE(g, c)->group == gr->id)
+                                                in[c] = true;
+                                }
+                for (int i = 0; i < gr->n_nodes; i++)
+                        if (in[gr->node[i]] && gr->node[i] != gr->anchor)
+                                push(&gr->head[k], gr->node[i], a, gr->n_nodes);
+        }
+        for (int i = 0; i < gr->n_nodes; i++)
+                if (gr->node[i] != gr->anchor && side[gr->node[i]] < 0)
+                        push(&gr->tail[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
+        /* side results of heads that no input needs: give them to the first head */
+        for (int i = 0; i < gr->n_nodes; i++) {
+                Ref r = gr->node[i];
+                bool have = r == gr->anchor || side[r] < 0;
+                for (int k = 0; an && k < an->n_in && !have; k++)
+                        for (int j = 0; j < gr->head[k].n_nodes; j++)
+                                have |= gr->head[k].node[j] == r;
+                for (int k = 0; an && k < an->n_in && !have; k++)
+                        if (gr->head[k].n_nodes) {
+                                push(&gr->head[k], r, a, gr->n_nodes);
+                                have = true;
+                        }
+        }
+}
+
+/* Launch order: a group runs when all it reads has run; among those ready, the
+ * one whose first node comes first. */
+int group_list(Graph *g, Arena *a, Group **out)
+{
+        int n = 0, done = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->group > n)
+                        n = NODE(g, r)->group;
+        Group *all = arena_alloc(a, (size_t)(n + 1) * sizeof *all), *list = arena_alloc(a, (size_t)(n + 1) * sizeof *list);
+        int *state = arena_alloc(a, (size_t)(n + 1) * sizeof *state);   /* 1: listed */
+        Ref *accum = arena_alloc(a, (size_t)g->n_nodes * sizeof *accum);
+        Ref *before = arena_alloc(a, (size_t)g->n_nodes * sizeof *before);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                int id = NODE(g, r)->group;
+                if (NODE(g, r)->op == OP_ACCUM) {
+                        before[r] = accum[NODE(g, r)->in[0]];
+                        accum[NODE(g, r)->in[0]] = r;
+                }
+                if (!id)
+                        continue;
+                all[id].id = id;
+                all[id].n_nodes++;
+        }
+        for (int i = 1; i <= n; i++) {
+                all[i].node = arena_alloc(a, (size_t)(all[i].n_nodes + 1) * sizeof(Ref));
+                all[i].n_nodes = 0;
+        }
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                int id = NODE(g, r)->group;
+                if (!id)
+                        continue;
+                all[id].node[all[id].n_nodes++] = r;
+                if (!is_member(g, r) && !is_virtual(g, r) && op_info[NODE(g, r)->op].cls != CLASS_VIEW)
+                        all[id].anchor = r;
+        }
+        while (done < n) {
+                int before_round = done;
+                for (int i = 1; i <= n; i++) {
+                        bool ready = !state[i] && all[i].n_nodes;
+                        if (!all[i].n_nodes && !state[i]) {
+                                state[i] = 1;
+                                n += 0;
+                                done++;
+                                list[done - 1].id = 0;
+                                continue;
+                        }
+                        for (int k = 0; ready && k < all[i].n_nodes; k++) {
+                                Ref stack[256];
+                                int top = 0;
+                                const Node *x = NODE(g, all[i].node[k]);
+                                if (before[all[i].node[k]])
+                                        stack[top++] = before[all[i].node[k]];
+                                for (int j = 0; j < x->n_in; j++)
+                                        stack[top++] = x->in[j];
+                                while (top && ready) {
+                                        Ref r = stack[--top];
+                                        int id = NODE(g, r)->group;
+                                        if (id == i)
+                                                continue;
+                                        if (id) {
+                                                ready = state[id];
+                                        } else if (op_info[NODE(g, r)->op].cls == CLASS_VIEW) {
+                                                for (int j = 0; j < NODE(g, r)->n_in && top < 250; j++)
+                                                        stack[top++] = NODE(g, r)->in[j];
+                                        }
+                                }
+                        }
+                        if (ready) {
+                                state[i] = 1;
+                                list[done++] = all[i];
+                        }
+                }
+                if (done == before_round) {
+                        fprintf(stderr, "tgc: internal error: fused kernels depend on each other in a circle\n");
+                        abort();
+                }
+        }
+        int kept = 0;
+        for (int i = 0; i < done; i++)
+                if (list[i].id) {
+                        list[kept] = list[i];
+                        fill(g, &list[kept], a);
+                        kept++;
+                }
+        *out = list;
+        return kept;
+}

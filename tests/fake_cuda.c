@@ -15,7 +15,7 @@ typedef void Kernel(const void *rt, void *const *arg);
 typedef struct Launch { Kernel *fn; int n; void *arg[16]; } Launch;
 typedef struct Graph { Launch l[64]; int n; } Graph;
 
-int fake_live, fake_launches, fake_replays;
+int fake_live, fake_launches, fake_replays, fake_calls, fake_fail_at;
 static int current, primary;
 static Graph *capture;
 
@@ -26,7 +26,10 @@ static int n_named;
 static void *host(Ptr p) { return (void *)(p - SHIFT); }
 static void *made(size_t n) { fake_live++; return calloc(1, n + 1); }
 static int gone(void *p) { fake_live--; free(p); return 0; }
-#define READY if (!current || capture) return 201       /* no context, or inside of a capture */
+/* Refused without a context, inside of a capture, and when it is call fake_fail_at;
+ * what gives back never fails in that way. */
+#define GIVE_BACK if (!current || capture) return 201
+#define READY GIVE_BACK; if (++fake_calls == fake_fail_at) return 2
 
 int cuInit(unsigned f) { return f != 0; }
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
@@ -54,16 +57,16 @@ int cuMemAlloc_v2(Ptr *p, size_t n)
         *p = (Ptr)m + SHIFT;
         return 0;
 }
-int cuMemFree_v2(Ptr p) { READY; return gone(host(p)); }
+int cuMemFree_v2(Ptr p) { GIVE_BACK; return gone(host(p)); }
 int cuMemAllocHost_v2(void **p, size_t n) { READY; *p = made(n); return 0; }
-int cuMemFreeHost(void *p) { READY; return gone(p); }
+int cuMemFreeHost(void *p) { GIVE_BACK; return gone(p); }
 int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s) { READY; memcpy(host(to), from, n); return !s; }
 int cuMemcpyDtoHAsync_v2(void *to, Ptr from, size_t n, void *s) { READY; memcpy(to, host(from), n); return !s; }
 int cuMemcpyDtoDAsync_v2(Ptr to, Ptr from, size_t n, void *s) { READY; memmove(host(to), host(from), n); return !s; }
 int cuMemsetD8Async(Ptr p, unsigned char x, size_t n, void *s) { READY; memset(host(p), x, n); return !s; }
 int cuStreamCreate(void **s, unsigned f) { READY; *s = made(1); return f != 1; }
 int cuStreamSynchronize(void *s) { READY; return !s; }
-int cuStreamDestroy_v2(void *s) { READY; return gone(s); }
+int cuStreamDestroy_v2(void *s) { GIVE_BACK; return gone(s); }
 int cuStreamBeginCapture_v2(void *s, int mode) { READY; capture = made(sizeof *capture); return !s || mode != 1; }
 int cuStreamEndCapture(void *s, void **g) { *g = capture; capture = 0; return !s || !*g; }
 int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f)
@@ -82,15 +85,15 @@ int cuGraphLaunch(void *x, void *s)
         fake_replays++;
         return !s;
 }
-int cuGraphExecDestroy(void *x) { READY; return gone(x); }
-int cuGraphDestroy(void *g) { READY; return gone(g); }
+int cuGraphExecDestroy(void *x) { GIVE_BACK; return gone(x); }
+int cuGraphDestroy(void *g) { GIVE_BACK; return gone(g); }
 int cuEventCreate(void **v, unsigned f) { READY; (void)f; *v = made(1); return 0; }
 int cuEventRecord(void *v, void *s) { READY; return !v || !s; }
 int cuEventSynchronize(void *v) { READY; return !v; }
 int cuEventElapsedTime(float *ms, void *a, void *b) { READY; *ms = 0.5f; return !a || !b; }
-int cuEventDestroy_v2(void *v) { READY; return gone(v); }
+int cuEventDestroy_v2(void *v) { GIVE_BACK; return gone(v); }
 int cuModuleLoadData(void **m, const void *image) { READY; *m = made(1); return !image; }
-int cuModuleUnload(void *m) { READY; return gone(m); }
+int cuModuleUnload(void *m) { GIVE_BACK; return gone(m); }
 int cuFuncSetAttribute(void *f, int a, int v) { READY; (void)v; return !f || a != 8; }
 
 int cuModuleGetFunction(void **f, void *m, const char *name)
@@ -114,6 +117,8 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 {
         struct Named *k = f;
         Launch l = { k->fn, k->n, { 0 } };
+        if (++fake_calls == fake_fail_at)
+                return 2;
         if (!current || !s || extra || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || smem > 232448)
                 return 1;
         for (int i = 0; i < k->n; i++)

@@ -875,6 +875,8 @@ static void *load_fake_driver(void)
         size_t n;
         Err e;
 
+        if (lib && dlsym(lib, "fake_live"))
+                return lib;
         if (lib)
                 SKIP("there is a real driver");
         if (host_cc_find(&cc, 0, &e))
@@ -929,6 +931,55 @@ TEST(played_driver)
         CHECK(*live == 0);
         each.index = 1;
         CHECK(dev_open(&d, DEV_CUDA, &each, &e) == TGC_NO_DEVICE && *live == 0);
+}
+
+/* *used: driver calls until the session is closed, which may not fail. */
+static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
+{
+        SessionOptions o = { .device = DEV_CUDA };
+        TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        Session *s;
+        TrainResult r;
+        float x[33];
+        double ms[4];
+        int n, code = session_open(&s, p, &o, e);
+        if (code)
+                return code;
+        if (!(code = session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, e))
+            && !(code = session_decode(s, 0, 5, 0, 0, e)) && !(code = session_train_step(s, &in, &r, e))
+            && !(code = session_param_get(s, 0, x, e)) && !(code = session_param_set(s, 0, x, e))
+            && !(code = session_score(s, (int[]){ 1, 2 }, 2, 0, ms, e)))
+                code = session_time_kernels(s, "decode", 1, 1, ms, 4, &n, e);
+        *used = *calls;
+        session_close(s);
+        return code;
+}
+
+/* Let every call to the driver fail in turn: always an error, never a leak. */
+TEST(played_driver_fails)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *calls = dlsym(lib, "fake_calls"), *fail_at = dlsym(lib, "fake_fail_at");
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        use_cache();
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        *calls = *fail_at = 0;
+        int total, used;
+        CHECK_MSG(!use_everything(&p, calls, &total, &e), "%s", e.msg);
+        CHECK(total > 100 && *live == 0);
+        for (int i = 1; i <= total; i++) {
+                *calls = 0;
+                *fail_at = i;
+                int code = use_everything(&p, calls, &used, &e);
+                CHECK_MSG(code == TGC_NO_MEMORY || code == TGC_NO_DEVICE || code == TGC_BAD_FILE,
+                          "call %d of %d failed, which went unnoticed", i, total);
+                CHECK_MSG(*live == 0, "call %d of %d failed: %d things were not given back", i, total, *live);
+        }
+        *fail_at = 0;
+        plan_close(&p);
 }
 
 /* ---- the public interface ---- */

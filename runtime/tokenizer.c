@@ -1,4 +1,5 @@
 /* tokenizer.c: building, packing and asking a tokenizer. */
+#include <limits.h>
 #include "tok.h"
 
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e)
@@ -232,7 +233,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos
         for (int i = 0; i < t->n_prefix && (add_bos < 0 ? t->adds_bos : add_bos); i++)
                 ints_put(&v, t->prefix[i]);
         rc = t->kind == TOK_CHAR ? encode_chars(t, text, n, &v, e) : encode_text(t, text, n, &v, e);
-        if (rc == TGC_OK && v.bad)
+        if (rc == TGC_OK && (v.bad || v.n > INT_MAX))
                 rc = tok_no_memory(e);
         for (size_t i = 0; i < v.n && t->limit && rc == TGC_OK; i++)
                 if (v.p[i] >= t->limit)

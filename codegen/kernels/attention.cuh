@@ -515,12 +515,23 @@ struct AttForwardMma {
                                 }
         }
 
-        /* One step of the online softmax: x becomes probabilities relative to the
-         * largest score so far; what was summed before is brought to that scale. */
+        /* The exponent taken off all scores of a row.  A row without keys so far has top = -inf:
+         * 2^(-inf - 0) = 0, never inf - inf. */
+        static __device__ __forceinline__ float zero(float top)
+        {
+                return top == -INFINITY ? 0.f : top * AttHead<E, Att>::BASE2;
+        }
+
+        /* One step of the online softmax: x becomes probabilities relative to `top`.  The usual
+         * top is the largest score so far, and every step rescales o.  Any top near it gives
+         * the same quotient, so it is raised only when some row of the warp exceeds it
+         * by 2^8, which float32 sums and 16-bit probabilities hold easily. */
         static __device__ __forceinline__ void softmax(float (&x)[MT][NT][4], float (&o)[MT][DT][4],
                                                        float (&top)[MT][2], float (&sum)[MT][2],
                                                        const AttHead<E, Att> &hd, int row, int n0)
         {
+                float most[MT][2];
+                bool raise = false;
 #pragma unroll
                 for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -529,24 +540,36 @@ struct AttForwardMma {
 #pragma unroll
                                 for (int n = 1; n < NT; n++)
                                         t = fmaxf(t, fmaxf(x[m][n][2 * i], x[m][n][2 * i + 1]));
-                                t = fmaxf(top[m][i], att_quad_max(t));
-                                /* a row without keys so far: 2^(-inf - 0) = 0, never inf - inf */
-                                float zero = t == -INFINITY ? 0.f : t * hd.BASE2;
-                                float scale = fast_exp2(top[m][i] * hd.BASE2 - zero);
-                                top[m][i] = t;
+                                most[m][i] = fmaxf(top[m][i], att_quad_max(t));
+                                raise |= most[m][i] * hd.BASE2 > top[m][i] * hd.BASE2 + 8.f;
+                        }
+                if (__any_sync(0xffffffffu, raise))
+#pragma unroll
+                        for (int m = 0; m < MT; m++)
+#pragma unroll
+                                for (int i = 0; i < 2; i++) {
+                                        const float scale = fast_exp2(top[m][i] * hd.BASE2 - zero(most[m][i]));
+                                        top[m][i] = most[m][i];
+                                        sum[m][i] *= scale;
+#pragma unroll
+                                        for (int n = 0; n < DT; n++) {
+                                                o[m][n][2 * i] *= scale;
+                                                o[m][n][2 * i + 1] *= scale;
+                                        }
+                                }
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                        for (int i = 0; i < 2; i++) {
+                                const float z = zero(top[m][i]);
                                 float part = 0.f;
 #pragma unroll
                                 for (int n = 0; n < NT; n++) {
-                                        x[m][n][2 * i] = fast_exp2(x[m][n][2 * i] * hd.BASE2 - zero);
-                                        x[m][n][2 * i + 1] = fast_exp2(x[m][n][2 * i + 1] * hd.BASE2 - zero);
+                                        x[m][n][2 * i] = fast_exp2(x[m][n][2 * i] * hd.BASE2 - z);
+                                        x[m][n][2 * i + 1] = fast_exp2(x[m][n][2 * i + 1] * hd.BASE2 - z);
                                         part += x[m][n][2 * i] + x[m][n][2 * i + 1];
                                 }
-                                sum[m][i] = sum[m][i] * scale + part;
-#pragma unroll
-                                for (int n = 0; n < DT; n++) {
-                                        o[m][n][2 * i] *= scale;
-                                        o[m][n][2 * i + 1] *= scale;
-                                }
+                                sum[m][i] += part;
                         }
                 if (Att::DROPOUT > 0.f) {
                         const int col = n0 + (threadIdx.x & 3) * 2;

@@ -279,10 +279,11 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
                         for (int d = 0; d < D; d++)
                                 y += host(q[d]) * key(s, d, false);
                         y *= A::SCALE;
+                        const double cap_at = A::SOFTCAP > 0 ? A::SOFTCAP : 1;
                         if (A::SOFTCAP > 0) {
-                                double th = tanh(y / A::SOFTCAP);
+                                double th = tanh(y / cap_at);
                                 der[s] = 1 - th * th;
-                                y = A::SOFTCAP * th;
+                                y = cap_at * th;
                         }
                         if (A::ALIBI)
                                 y += slopes[h] * (s - at);
@@ -361,6 +362,7 @@ CASE( window,        bf16,  80, 2, 2, 4,   1,   1,      2, 133, 0, 0, 0,        
 CASE( window_ahead,  bf16,  32, 2, 1, 4,   1,   1,      1, 141, 0, 0, 0,        WINDOW_(20) CAUSAL_(false) ) \
 CASE( narrow_cap,    f16,    8, 2, 1, 4,   1,   1,      1, 33,  0, 0, 0,        CAP_(2.f) ) \
 CASE( alibi_mask,    bf16,  16, 3, 3, 1,   1,   1,      2, 40,  0, 0, 0,        ALIBI_ MASK_(int) ) \
+CASE( alibi_long,    bf16,  64, 2, 1, 4,   1,   1,      1, 210, 0, 0, 0,        ALIBI_ ) \
 CASE( mask_all,      f16,   24, 2, 2, 4,   1,   1,      1, 70,  0, 0, 0,        MASK_(float) CAUSAL_(false) ) \
 CASE( widest,        f16,  256, 2, 1, 4,   1,   1,      1, 50,  0, 0, 0,        ) \
 CASE( dropped,       f16,   48, 2, 1, 4,   1,   1,      2, 45,  0, 0, 0,        DROP_(0.2f) ) \

@@ -53,8 +53,8 @@ static int report(const Job *j, int i, NvrtcProgram prog, const char *name, int 
         keep_source(name, j->units->file[i].data, j->units->file[i].size, path, sizeof path);
         err_set(e, TGC_NO_DEVICE, "NVRTC %d.%d refuses unit %s for %s, error %d (source kept in %s)%s:\n%.*s",
                 j->n->major, j->n->minor, j->units->file[i].name, strchr(j->option[0], '=') + 1, r,
-                *path ? path : "no place", *j->n->include ? "" : "; the toolkit's headers were not found, set CUDA_HOME",
-                end, log ? log : "");
+                *path ? path : "no place",
+                *j->n->include ? "" : "; the toolkit's headers were not found, set CUDA_HOME", end, log ? log : "");
         free(log);
         return TGC_NO_DEVICE;
 }

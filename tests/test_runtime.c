@@ -750,7 +750,8 @@ TEST(no_compiler_says_what_to_install)
 
 TEST(compilers_inherit_no_secrets)
 {
-        static const char script[] = "#!/bin/sh\necho \"$(env | grep -c TGC_TEST_SECRET) $([ -e /proc/self/fd/9 ]; echo $?)\"\n";
+        static const char script[] = "#!/bin/sh\n"
+                "echo \"$(env | grep -c TGC_TEST_SECRET) $([ -e /proc/self/fd/9 ]; echo $?)\"\n";
         char dir[512], path[600], *cc = getenv("CC") ? strdup(getenv("CC")) : 0;
         HostCc found;
         Err e;
@@ -827,7 +828,8 @@ TEST(nvrtc_compiles_for_other_machines)
         }
         void *twice;
         size_t size2;
-        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &pack, &size, &e) && !cuda_compile_plan(&p, "sm_80", 1, &twice, &size2, &e));
+        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &pack, &size, &e));
+        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &twice, &size2, &e));
         CHECK_MSG(size == size2 && !memcmp(pack, twice, size), "compiled twice, the bytes differ");
         free(pack);
         free(twice);
@@ -890,7 +892,8 @@ static void *load_fake_driver(void)
         CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
         free(file);
         snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
-                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir, dir);
+                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir,
+                 dir);
         CHECK_MSG(!system(command), "%s", command);
         snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
         lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);

@@ -223,7 +223,8 @@ static bool check(const char *name, const Mem &m, int b, int hk)
 {
         const int T = m.T, H = A::H, K = A::K, D = A::D, G = H / K;
         const size_t W = (H + 2 * K) * D;
-        const std::vector<double> x = fetch(m.qkv + b * T * W, T * W), g = fetch(m.g + (size_t)b * T * H * D, (size_t)T * H * D);
+        const std::vector<double> x = fetch(m.qkv + b * T * W, T * W);
+        const std::vector<double> g = fetch(m.g + (size_t)b * T * H * D, (size_t)T * H * D);
         const std::vector<double> o = fetch(m.o + (size_t)b * T * H * D, (size_t)T * H * D);
         const std::vector<double> dq = fetch(m.dq + (size_t)b * T * H * D, (size_t)T * H * D);
         const std::vector<double> dk = fetch(m.dk + (size_t)b * T * K * D, (size_t)T * K * D);
@@ -276,7 +277,8 @@ static bool check(const char *name, const Mem &m, int b, int hk)
                 }
         const double e[4] = { worst(go, wo), worst(gq, wq), worst(gk, wk), worst(gv, wv) };
         const bool good = e[0] < 4e-2 && e[1] < 6e-2 && e[2] < 6e-2 && e[3] < 6e-2;
-        printf("%-28s check: o %.1e  dq %.1e  dk %.1e  dv %.1e  %s\n", name, e[0], e[1], e[2], e[3], good ? "ok" : "WRONG");
+        printf("%-28s check: o %.1e  dq %.1e  dk %.1e  dv %.1e  %s\n", name, e[0], e[1], e[2], e[3],
+               good ? "ok" : "WRONG");
         return good;
 }
 

@@ -168,7 +168,8 @@ static double keep(const Rt *rt, float p, unsigned id, unsigned long long i)
         unsigned k0 = rt->seed[0], k1 = rt->seed[1];
         for (int r = 0; r < 10; r++) {
                 unsigned long long x = 0xD2511F53ull * c[0], z = 0xCD9E8D57ull * c[2];
-                unsigned n[4] = { (unsigned)(z >> 32) ^ c[1] ^ k0, (unsigned)z, (unsigned)(x >> 32) ^ c[3] ^ k1, (unsigned)x };
+                unsigned n[4] = { (unsigned)(z >> 32) ^ c[1] ^ k0, (unsigned)z,
+                                  (unsigned)(x >> 32) ^ c[3] ^ k1, (unsigned)x };
                 memcpy(c, n, sizeof c);
                 k0 += 0x9E3779B9u;
                 k1 += 0xBB67AE85u;
@@ -196,8 +197,8 @@ static int differ(const char *name, const char *what, const E *got, const std::v
         }
         if (worst <= tol)
                 return 0;
-        printf("  %s: %s[%zu] is %g, should be %g (error %.2g, allowed %.2g)\n", name, what, at, host(got[at]), want[at],
-               worst, tol);
+        printf("  %s: %s[%zu] is %g, should be %g (error %.2g, allowed %.2g)\n", name, what, at, host(got[at]),
+               want[at], worst, tol);
         return 1;
 }
 
@@ -251,7 +252,7 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
                         host_set(vc[b * (size_t)cap * K * D + i], there ? 1.7 * uniform() : NAN);
                 }
         for (size_t i = 0; i < (size_t)B * T * cap; i++)
-                mask[i] = (typename A::Mask)(uniform() > -0.3 && i / cap % 5 != 2);    /* every fifth query has no key */
+                mask[i] = (typename A::Mask)(uniform() > -0.3 && i / cap % 5 != 2);  /* every fifth: no key */
         for (int h = 0; h < H; h++)
                 slopes[h] = 0.25f / (float)(h + 1);
 
@@ -336,7 +337,8 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
         if (A::CACHED)
                 bad |= T <= 8 && differ(name, "o (decode)", o2, ro, tol);
         else
-                bad |= differ(name, "dq", dq, rdq, tol) | differ(name, "dk", dk, rdk, tol) | differ(name, "dv", dv, rdv, tol);
+                bad |= differ(name, "dq", dq, rdq, tol) | differ(name, "dk", dk, rdk, tol)
+                     | differ(name, "dv", dv, rdv, tol);
         return bad;
 }
 
@@ -387,9 +389,21 @@ struct name##_case { \
         }; \
         static constexpr int OUT = OUT_, ROWS = ROWS_, SPLITS = SPLITS_; \
 }; \
-extern "C" __global__ void name##_fwd(const Args *a)     { TGC_SMEM(smem); run_fwd<name##_case>(a, blockIdx.x, smem); } \
-extern "C" __global__ void name##_decode(const Args *a)  { TGC_SMEM(smem); run_decode<name##_case>(a, blockIdx.x, smem); } \
-extern "C" __global__ void name##_combine(const Args *a) { TGC_SMEM(smem); run_combine<name##_case>(a, blockIdx.x, smem); } \
+extern "C" __global__ void name##_fwd(const Args *a) \
+{ \
+        TGC_SMEM(smem); \
+        run_fwd<name##_case>(a, blockIdx.x, smem); \
+} \
+extern "C" __global__ void name##_decode(const Args *a) \
+{ \
+        TGC_SMEM(smem); \
+        run_decode<name##_case>(a, blockIdx.x, smem); \
+} \
+extern "C" __global__ void name##_combine(const Args *a) \
+{ \
+        TGC_SMEM(smem); \
+        run_combine<name##_case>(a, blockIdx.x, smem); \
+} \
 TGC_KERNEL(name##_fwd, 1) \
 TGC_KERNEL(name##_decode, 1) \
 TGC_KERNEL(name##_combine, 1) \

@@ -43,6 +43,12 @@ static void *stored(int ty, float *x, long n)
         return p;
 }
 
+#ifdef _OPENMP
+#define PARALLEL_FOR _Pragma("omp parallel for schedule(static)")
+#else
+#define PARALLEL_FOR
+#endif
+
 /* Run tile 0..n-1 in parallel (into out), then again backwards: same bits. */
 #define RUN(tiles, out, count, stmt) do { \
         long n_ = (tiles); size_t bytes_ = (size_t)(count) * sizeof *(out); \
@@ -50,7 +56,7 @@ static void *stored(int ty, float *x, long n)
         for (int back_ = 0; back_ < 2; back_++) { \
                 memcpy(copy_, out, bytes_); \
                 memset(out, 0xff, bytes_); \
-                _Pragma("omp parallel for schedule(static)") \
+                PARALLEL_FOR \
                 for (long i_ = 0; i_ < n_; i_++) { long tile = back_ ? n_ - 1 - i_ : i_; stmt; } \
         } \
         int same_ = !memcmp(copy_, out, bytes_); \
@@ -390,6 +396,12 @@ static void near_all(const float *got, const double *want, long n, double tol, c
                 NEAR(got[i], want[i], tol * (1. + fabs(want[i])), "case %u, %s[%ld]", c, what, i);
 }
 
+/* Compiled once: a family with sizes and types known only at run time is much code. */
+static __attribute__((noinline)) void att_forward(const Att *t, long tile, const Io *io)
+{
+        attention_task(&t->a, &t->rt, tile, io, tail0);
+}
+
 TEST(attention_forward)
 {
         for (unsigned c = 0; c < sizeof att_case / sizeof *att_case; c++) {
@@ -398,9 +410,7 @@ TEST(attention_forward)
                 long n = (long)t.c.B * t.c.T * t.c.H;
                 float *y = floats(n * t.DV);
                 Io io = { .y0 = y, .n_out = t.c.H * t.DV };
-                const Attention *a = &t.a;
-                const Rt *rt = &t.rt;
-                RUN(attention_tiles(a, rt), y, n * t.DV, attention_task(a, rt, tile, &io, tail0));
+                RUN(attention_tiles(&t.a, &t.rt), y, n * t.DV, att_forward(&t, tile, &io));
                 near_all(y, t.out, n * t.DV, 2e-6, "out", c);
                 for (long i = 0; i < n; i++)
                         CHECK(t.ref_lse[i] == -INFINITY ? t.lse[i] == -INFINITY : fabs((double)t.lse[i] - t.ref_lse[i]) < 1e-5);
@@ -422,7 +432,7 @@ TEST(attention_backward)
                 struct { Io k; } iok = { { .y0 = dk, .y1 = dv, .n_out = t.c.K * t.c.D } };
                 const Attention *a = &t.a;
                 const Rt *rt = &t.rt;
-                RUN(attention_tiles(a, rt), o, n * t.DV, attention_task(a, rt, tile, &io, tail0));
+                RUN(attention_tiles(a, rt), o, n * t.DV, att_forward(&t, tile, &io));
                 Heads out = { o, TY_F32, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
                 Heads g = { t.gs, t.c.ty, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
                 RUN(attention_grad_q_tiles(a, rt), dq, n * t.c.D, attention_grad_q_task(a, out, g, rt, tile, &ioq, tail0));
@@ -779,7 +789,7 @@ enum { SV = 300 };
 /* One draw with the plain definition: sort, filter, walk in order of index. */
 static int plain_sample(const Rt *rt, const float *x, int V, uint32_t u)
 {
-        int keep[SV], n = 0;
+        int keep[SV];
         float max = -INFINITY;
         for (int i = 0; i < V; i++)
                 max = x[i] > max ? x[i] : max;
@@ -795,8 +805,7 @@ static int plain_sample(const Rt *rt, const float *x, int V, uint32_t u)
                 double above = 0.;
                 for (int j = 0; j < V; j++)
                         above += keep[j] && x[j] > x[i] ? floor((double)fast_exp_negf(x[j] - max) * 0x1p32) : 0.;
-                n += keep[i] && above >= fmax(1., floor((double)rt->top_p * z));
-                keep[i] = keep[i] ? above >= fmax(1., floor((double)rt->top_p * z)) ? 2 : 1 : 0;
+                keep[i] = keep[i] ? above >= fmax(1., floor((double)rt->top_p * z)) ? 2 : 1 : 0;        /* 2: out */
         }
         double total = 0., run = 0.;
         for (int pass = 0; pass < 2; pass++)

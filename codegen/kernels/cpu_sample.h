@@ -9,10 +9,17 @@
 
 #define SAMPLE_ID 0x73616d70u
 
-/* Keys in the order of the floats; NaN counts as -inf. */
+/* A logit; NaN counts as -inf. */
+TGC_INLINE float sample_at(int ty, const void *x, long i)
+{
+        float v = ty_get(ty, x, i);
+        return v == v ? v : -INFINITY;
+}
+
+/* Keys in the order of the floats. */
 TGC_INLINE uint32_t sample_key(float x)
 {
-        uint32_t u = float_bits(x == x ? x : -INFINITY);
+        uint32_t u = float_bits(x);
         return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
@@ -23,7 +30,7 @@ TGC_INLINE uint64_t sample_mass(int ty, const void *x, long at, int V, uint32_t 
 {
         uint64_t s = 0;
         for (int i = 0; i < V; i++) {
-                float v = ty_get(ty, x, at + i);
+                float v = sample_at(ty, x, at + i);
                 if (sample_key(v) >= from)
                         s += weights ? sample_weight(v - max) : 1;
         }
@@ -39,7 +46,7 @@ TGC_INLINE uint32_t sample_threshold(int ty, const void *x, long at, int V, uint
         for (int shift = 24; shift >= 0; shift -= 8) {
                 uint64_t bin[256] = { 0 };
                 for (int i = 0; i < V; i++) {
-                        float v = ty_get(ty, x, at + i);
+                        float v = sample_at(ty, x, at + i);
                         uint32_t k = sample_key(v);
                         if (k >= from && (shift == 24 || k >> (shift + 8) == t >> (shift + 8)))
                                 bin[k >> shift & 255] += weights ? sample_weight(v - max) : 1;
@@ -89,7 +96,7 @@ TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, 
         uint64_t r = 0, run = 0;
         for (int pass = 0; pass < 2; pass++, run = 0) {
                 for (int i = 0; i < V; i++) {
-                        float v = ty_get(ty, x, at + i);
+                        float v = sample_at(ty, x, at + i);
                         if (sample_key(v) < t || !(v - max >= least))
                                 continue;
                         run += sample_weight((v - max) / rt->temp);
@@ -115,7 +122,7 @@ TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *h
         sample_penalty(rt, ty, logits, at, V, hist, cap, S);
         float max = -INFINITY;
         for (int i = 0; i < V; i++) {
-                float v = ty_get(ty, logits, at + i);
+                float v = sample_at(ty, logits, at + i);
                 if (v > max)
                         max = v, token = i;
         }

@@ -2,12 +2,13 @@
  *
  *      ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem)
  *              lse[row] = log(sum(exp(logits[row]))), loss[row] = lse - logits[row][target].
+ *              lse may be null, here and in ce_both_task.
  *      ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss)
  *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits may be logits.
  *      ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss)
  *              both of the above at once, the gradient in place of the logits.  A row of up to
- *              CE_HOLD bytes per thread is held in registers between reading and writing; a longer one
- *              is read twice, the second time from L2.
+ *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in registers
+ *              between reading and writing; a longer one is read twice, the second time from L2.
  *
  * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.
  * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
@@ -15,16 +16,15 @@
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
  * dloss(row, 0, v[1]) is a plain head; what divides by the token count is in it.
  *
- * tiles: rows.  THREADS: 256 below V = 8192, else 512; ce_both_task 1024 where the row is then
- * held (V * sizeof(T) <= 1024 * CE_HOLD), with __launch_bounds__(1024, 1): it needs up to 64
- * registers.  shared memory: CE_SMEM bytes. */
+ * tiles: rows.  THREADS: 256 below V = 8192, else 512, with __launch_bounds__(512, 1) for
+ * ce_both_task, whose held row wants registers.  shared memory: CE_SMEM bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH
 
 #include "ptx.cuh"
 
 #define CE_SMEM 256
-#define CE_HOLD 112
+#define CE_HOLD(THREADS) ((THREADS) > 512 ? 64 : 224)
 
 #define CE_LOG2E 1.4426950408889634f
 
@@ -73,8 +73,10 @@ struct CeRow {
         static __device__ void open(float (&v)[W], const Piece &p, int i)
         {
 #pragma unroll
-                for (int j = 0; j < W; j++)
-                        v[j] = V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + j < V ? to_float(p.t[j]) : -INFINITY;
+                for (int j = 0; j < W; j++) {
+                        bool in = V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + j < V;
+                        v[j] = in ? to_float(p.t[j]) : -INFINITY;
+                }
         }
         static __device__ void put(T *row, int i, const float (&v)[W])
         {
@@ -120,14 +122,22 @@ template <class T, int V, int THREADS, int W>
 TGC_DEV void ce_row_grad(const T *row, T *drow, int target, float lse, float d)
 {
         typedef CeRow<T, V, THREADS, W> Row;
-#pragma unroll 4
-        for (int i = 0; i < Row::PER; i++)
-                if (Row::has(i)) {
-                        float v[W];
-                        Row::open(v, Row::get(row, i), i);
-                        ce_grad_piece(v, Row::col(i), target, lse * CE_LOG2E, d);
-                        Row::put(drow, i, v);
-                }
+        constexpr int AHEAD = W > 1 ? 2 : 1;    /* loads before the first store, which might alias them */
+        for (int i0 = 0; i0 < Row::PER; i0 += AHEAD) {
+                typename Row::Piece p[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                        if (Row::has(i0 + u))
+                                p[u] = Row::get(row, i0 + u);
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                        if (Row::has(i0 + u)) {
+                                float v[W];
+                                Row::open(v, p[u], i0 + u);
+                                ce_grad_piece(v, Row::col(i0 + u), target, lse * CE_LOG2E, d);
+                                Row::put(drow, i0 + u, v);
+                        }
+        }
 }
 
 /* The row stays in registers, as it was stored. */
@@ -187,7 +197,8 @@ TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, f
                                         : ce_row_lse<T, V, THREADS, 1>(row, (float *)smem);
         if (threadIdx.x == 0) {
                 loss[tile] = counts ? l - to_float(row[target]) : 0.f;
-                lse[tile] = l;
+                if (lse)
+                        lse[tile] = l;
         }
         __syncthreads();
 }
@@ -217,7 +228,7 @@ TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, fl
                           const DLoss &dloss)
 {
         constexpr int W = 16 / (int)sizeof(T);
-        constexpr bool HOLD = CeRow<T, V, THREADS, W>::PER * 16 <= CE_HOLD;
+        constexpr bool HOLD = CeRow<T, V, THREADS, W>::PER * 16 <= CE_HOLD(THREADS);
         T *row = logits + (long long)tile * ld;
         float *red = (float *)smem, d[1], l = 0.f, hit = 0.f;
         int target = targets[tile];
@@ -238,7 +249,8 @@ TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, fl
         }
         if (threadIdx.x == 0) {
                 loss[tile] = l - hit;
-                lse[tile] = l;
+                if (lse)
+                        lse[tile] = l;
         }
         __syncthreads();
 }

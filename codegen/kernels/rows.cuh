@@ -44,7 +44,7 @@ enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
 enum { ACC_GAIN = 1, ACC_BIAS = 2 };
 
 #define ROW_SMEM 256
-#define NORM_GRAD_SMEM(N) (ROW_SMEM + 8 * (N))
+#define NORM_GRAD_SMEM(N) (ROW_SMEM + ((N) <= 1024 ? 8 * (N) : 0))
 
 /* Threads along a row: eight elements each up to a warp, a warp up to 1024, then the block. */
 __host__ __device__ constexpr int row_lanes(int n, int threads)

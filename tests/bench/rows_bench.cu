@@ -33,7 +33,11 @@ template <class T>
 struct Dev {
         T *p;
         size_t n;
-        explicit Dev(size_t count) : n(count) { ok(cudaMalloc(&p, count * sizeof(T))); ok(cudaMemset(p, 0, count * sizeof(T))); }
+        explicit Dev(size_t count) : n(count)
+        {
+                ok(cudaMalloc(&p, n * sizeof(T)));
+                ok(cudaMemset(p, 0, n * sizeof(T)));
+        }
         ~Dev() { cudaFree(p); }
         Dev(const Dev &) = delete;
         std::vector<T> get(size_t at, size_t count) const
@@ -62,7 +66,7 @@ static void fill(Dev<T> &d, unsigned seed, float scale = 1.f)
 }
 
 template <int THREADS, class F>
-__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 1 : 2) shell(F f)
+__global__ void __launch_bounds__(THREADS, 1) shell(F f)
 {
         TGC_SMEM(smem);
         f((int)blockIdx.x, smem);
@@ -209,7 +213,8 @@ static void bench_map(int rows)
         fill(g, 1, 2.f);
         fill(u, 2);
         double error = 0, ms = time_ms([&] {
-                launch<256>(MapRun<N>{rows, {g.p, u.p, y.p, N}}, ceil_div((long long)rows * N, 256 * MAP_PER_THREAD), 0);
+                launch<256>(MapRun<N>{rows, {g.p, u.p, y.p, N}},
+                            ceil_div((long long)rows * N, 256 * MAP_PER_THREAD), 0);
         });
         auto hg = g.get(g.n - N, N), hu = u.get(g.n - N, N), hy = y.get(g.n - N, N);
         for (int c = 0; c < N; c++)
@@ -284,7 +289,8 @@ static void bench_norm_grad(int rows, int tiles)
 {
         constexpr int ACC = KIND == NORM_RMS ? ACC_GAIN : ACC_GAIN | ACC_BIAS;
         char name[64];
-        snprintf(name, sizeof name, "%s_grad bf16 %dx%d grid %d", KIND == NORM_RMS ? "rmsnorm" : "layernorm", rows, N, tiles);
+        snprintf(name, sizeof name, "%s_grad bf16 %dx%d grid %d", KIND == NORM_RMS ? "rmsnorm" : "layernorm", rows,
+                 N, tiles);
         if (!wanted(name))
                 return;
         Dev<bf16> x((size_t)rows * N), g(x.n), dx(x.n), gain(N);
@@ -350,8 +356,8 @@ static void bench_softmax(int rows, int n)
         Dev<float> x((size_t)rows * n), y(x.n);
         fill(x, 1, 3.f);
         double error = 0, sum = 0, ms = time_ms([&] {
-                launch<THREADS>(SoftmaxRun<N, THREADS>{rows, n, {x.p, n}, {y.p, n}}, ceil_div(rows, ROW_ROWS(N, THREADS)),
-                                ROW_SMEM);
+                launch<THREADS>(SoftmaxRun<N, THREADS>{rows, n, {x.p, n}, {y.p, n}},
+                                ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
         });
         auto hx = x.get(x.n - n, n), hy = y.get(x.n - n, n);
         for (int c = 0; c < n; c++)
@@ -403,7 +409,8 @@ static void bench_ce(int rows, int ld)
         for (int c = 0; c < V; c++)
                 sum += exp(host(hx[c]));
         auto call = [&] {
-                launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
+                launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows,
+                                CE_SMEM);
         };
         if (WHAT == 1)
                 launch<THREADS>(CeRun<0, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
@@ -441,7 +448,8 @@ static void bench_columns(int rows)
         Dev<float> partial((size_t)chunks * N), sum(N);
         fill(x, 1);
         double error = 0, ms = time_ms([&] {
-                launch<256>(ColumnsRun<N>{rows, chunks, {x.p, N}, {partial.p}}, ceil_div(N, 256) * chunks, COLUMNS_SMEM(256));
+                launch<256>(ColumnsRun<N>{rows, chunks, {x.p, N}, {partial.p}}, ceil_div(N, 256) * chunks,
+                            COLUMNS_SMEM(256));
                 launch<256>(ReduceRun<N>{chunks, partial.p, {sum.p, N}}, ceil_div(N, 32), COLUMNS_SMEM(256));
         });
         auto hx = x.get(0, x.n);
@@ -594,7 +602,10 @@ struct AdamwRun {
         long long n;
         const float *norm;
         int *flag;
-        __device__ void operator()(int tile, char *) const { adamw_task<256>(rt, p, m, v, g, low, n, n / 2, norm, flag, tile); }
+        __device__ void operator()(int tile, char *) const
+        {
+                adamw_task<256>(rt, p, m, v, g, low, n, n / 2, norm, flag, tile);
+        }
 };
 
 static void bench_update(long long n)
@@ -668,7 +679,8 @@ static void bench_sample(const char *what, float temp, int top_k, float top_p, f
         h.repeat_penalty = 1.1f, h.repeat_last_n = 64;
         rt.put({h});
         fill(x, 1, spread);
-        report(name, time_ms([&] { launch<1024>(SampleRun<float, V>{rt.p, x.p, hist.p, next.p}, 1, SAMPLE_SMEM); }), 4. * V, 0);
+        double ms = time_ms([&] { launch<1024>(SampleRun<float, V>{rt.p, x.p, hist.p, next.p}, 1, SAMPLE_SMEM); });
+        report(name, ms, 4. * V, 0);
 }
 
 int main(int argc, char **argv)

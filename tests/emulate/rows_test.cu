@@ -135,7 +135,8 @@ struct NormGradRun {
         __device__ void operator()(int tile, char *smem) const
         {
                 if constexpr (ACC != 0)
-                        norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain, dbias);
+                        norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain,
+                                                              dbias);
                 else
                         norm_grad_task<KIND, N, THREADS, 0>(rows, tile, tiles, 1e-5f, smem, in, plain, out, 0, 0);
         }
@@ -785,6 +786,7 @@ static void all_cross_entropy()
         ce_test<bf16, 1003, 256>(1008);
         ce_test<float, 1003, 256>(1003);
         ce_test<float, 5000, 256>(5000);
+        ce_test<bf16, 50257, 512>(50304);
         ce_test<bf16, 50257, 1024>(50304);
         ce_test<bf16, 70001, 1024>(70008);
 }

@@ -24,6 +24,7 @@ const char *dev_kind_name(DevKind kind)
 int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
 {
         static const DevOptions none;
+        char text[128];
         Err ignored;
 
         *d = 0;
@@ -34,8 +35,8 @@ int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
         case DEV_CUDA:    return dev_open_cuda(d, o, e);
         case DEV_EMULATE: return dev_open_emulate(d, o, e);
         case DEV_AUTO:
-                if (dev_open_cuda(d, o, &ignored) == TGC_OK)
-                        return TGC_OK;
+                if (cuda_describe(text, sizeof text, &ignored) == TGC_OK)
+                        return dev_open_cuda(d, o, e);
                 break;
         case DEV_CPU:
                 break;

@@ -37,8 +37,8 @@ typedef struct DevOptions {
 int         dev_kind(const char *name);
 const char *dev_kind_name(DevKind kind);
 
-/* DEV_AUTO is cuda when a GPU answers, else cpu.  DEV_CUDA never falls back.
- * o may be NULL. */
+/* DEV_AUTO is cuda when the driver sees a GPU, else cpu; a GPU that then cannot be
+ * used is an error, not a reason to go on slowly.  o may be NULL. */
 int  dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e);
 void dev_close(Device *d);                              /* frees what the caller did not; NULL is fine */
 

@@ -18,11 +18,19 @@ static int name_ok(const char *s, size_t n)
         return 1;
 }
 
+/* Drivers and loaders take images where they lie: aligned. */
+enum { ALIGN = 64 };
+
+static size_t align_up(size_t n)
+{
+        return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 /* Room for n files and `bytes` of text including their zeros. */
 static int pack_alloc(Pack *k, size_t n, size_t bytes, const char *what, Err *e)
 {
         k->file = calloc(n + 1, sizeof *k->file);
-        k->text = malloc(bytes + 1);
+        k->text = aligned_alloc(ALIGN, align_up(bytes + 1) + (n + 1) * ALIGN);
         if (k->file && k->text)
                 return TGC_OK;
         pack_free(k);
@@ -40,6 +48,7 @@ static int pack_put(Pack *k, size_t *used, const char *name, size_t name_len, co
         for (int i = 0; i < k->n; i++)
                 if (!strcmp(k->file[i].name, f->name))
                         return err_set(e, TGC_BAD_FILE, "%s: %s occurs twice", what, f->name);
+        *used = align_up(*used);
         f->data = k->text + *used;
         f->size = size;
         if (size)

@@ -115,8 +115,8 @@ typedef struct PackFile { char name[96]; const char *data; size_t size; } PackFi
 
 typedef struct Pack { PackFile *file; int n; char *text; } Pack;
 
-/* Both copy: data ends with a zero byte that size does not count, names are
- * plain (no slash, no leading dot).  what names the section in messages. */
+/* Both copy: data is 64-byte aligned and ends with a zero byte that size does not
+ * count, names are plain (no slash, no leading dot).  what names the section in messages. */
 int  pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
 /* source.*: one PackFile per `//@ unit NAME`, text without that line. */
 int  pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);

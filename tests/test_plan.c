@@ -121,6 +121,7 @@ TEST(packs)
         CHECK(!pack_write(f, 3, &blob, &n, &e));
         CHECK_MSG(!pack_read(&k, blob, n, "headers", &e), "%s", e.msg);
         CHECK(k.n == 3 && !strcmp(k.file[0].name, "a.h") && !strcmp(k.file[0].data, "int a;\n"));
+        CHECK((size_t)k.file[2].data % 64 == 0);
         CHECK(k.file[1].size == 0 && k.file[2].size == 18 && !memcmp(k.file[2].data, f[2].data, 18));
         pack_free(&k);
         for (size_t cut = 1; cut < n; cut++) {

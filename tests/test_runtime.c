@@ -623,6 +623,30 @@ static int count_files(const char *dir, char *first, size_t cap)
         return n;
 }
 
+TEST(cache_folder)
+{
+        static const char *const var[] = { "TGC_CACHE_DIR", "XDG_CACHE_HOME", "HOME" };
+        static const char *const want[] = { "/a", "/b/tgc", "/c/.cache/tgc", "" };
+        char *old[3], dir[64];
+        int bad = 0;
+        for (int i = 0; i < 3; i++)
+                old[i] = getenv(var[i]) ? strdup(getenv(var[i])) : 0;
+        setenv(var[0], "/a", 1);
+        setenv(var[1], "/b", 1);
+        setenv(var[2], "/c", 1);
+        for (int i = 0; i < 4; i++) {
+                cache_dir(dir, sizeof dir);
+                bad |= strcmp(dir, want[i]) != 0;
+                if (i < 3)
+                        unsetenv(var[i]);
+        }
+        for (int i = 0; i < 3; i++) {
+                old[i] ? setenv(var[i], old[i], 1) : unsetenv(var[i]);
+                free(old[i]);
+        }
+        CHECK(!bad);
+}
+
 TEST(cache_entries)
 {
         static char dir[64], path[512];

@@ -222,26 +222,35 @@ void   num_text(double x, char *buf);                                   /* short
 
 void   verify(Graph *g, const char *after);     /* aborts naming the pass: a broken graph is our bug */
 
-/* ---- eval.c: the oracle ---- */
+/* ---- eval.c, eval_*.c: the oracle ---- */
 
-/* Executes any graph op by op in double precision.  Values of leaves are found
- * by name through `leaf` (returns a pointer to count doubles that the evaluator
- * copies, or NULL: an error).  UPDATE ops act on the stored leaf values. */
+/* Executes any graph op by op in double precision.  Values of leaves are set by
+ * name; a missing INPUT or PARAM is an error, a STATE starts as zeros, a CONST has
+ * its own table.  UPDATE ops act on the stored leaves: APPEND writes into the state,
+ * ADAMW changes p, m and v, ACCUM adds into an array of gradients per parameter.
+ * Leaves, states and gradients live until eval_free; the graph must not change
+ * meanwhile.  Errors go to error_at; the Eval is then still to be freed. */
 typedef struct Eval Eval;
 typedef struct EvalCtx {
-        Sizes    sizes;
-        const int *pos;                 /* per sequence, or NULL for zeros */
-        int      step, micro, n_micro;
+        Sizes    sizes;                 /* a 0 takes the graph's own size */
+        const int *pos;                 /* per sequence (B), copied; or NULL for zeros */
+        int      step, micro, n_micro;  /* n_micro 0 counts as 1 */
         unsigned seed[2];
-        double   share, inv_tokens;
+        double   share, inv_tokens;     /* 0 counts as 1 */
         double   lr, beta1, beta2, eps, weight_decay, clip, bias1, bias2;
-        int      n_decay;
+        int64_t  n_decay;               /* ADAMW of a p that is no PARAM: elements below it decay */
+        bool     round;                 /* every value is rounded to its node's type when stored */
 } EvalCtx;
 Eval   *eval_new(Graph *g, const EvalCtx *c);
+void    eval_again(Eval *e, const EvalCtx *c);                                  /* next call: leaves and states stay */
 void    eval_set(Eval *e, const char *leaf, const double *v, int64_t n);        /* copies */
-void    eval_run(Eval *e);                                                      /* error_at if a leaf is missing */
+void    eval_run(Eval *e);
+/* What the last eval_run computed, until the next one; NULL if there is none. */
 const double *eval_get(Eval *e, Ref r, int item, int64_t *n);
 const double *eval_output(Eval *e, const char *name, int64_t *n);
+const double *eval_grad(Eval *e, const char *param, int64_t *n);                /* NULL before the first ACCUM */
+const double *eval_leaf(Eval *e, const char *leaf, int64_t *n);                 /* as set, or as updated */
 void    eval_free(Eval *e);
+double  dt_round(DType dt, double x);                                           /* nearest even; DT_I32: truncates */
 
 #endif

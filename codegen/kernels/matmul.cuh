@@ -66,7 +66,7 @@ typedef HTile< 64,  64, 64, 2, 2, 4, 3> H64x64x64;
 typedef HTile< 32,  64, 64, 1, 4, 4, 4> H32x64x64;
 typedef HTile< 16,  64, 64, 1, 4, 4, 4> H16x64x64;
 typedef HTile< 16, 128, 64, 1, 4, 4, 3> H16x128x64;
-typedef FTile<128, 128, 16, 4, 2, 2> F128x128x16;
+typedef FTile<128, 128,  8, 4, 2, 2> F128x128x8;
 typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;
 typedef FTile< 32,  32, 32, 2, 2, 4> F32x32x32;
 typedef FTile< 16,  64, 32, 1, 4, 4> F16x64x32;

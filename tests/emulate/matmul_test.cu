@@ -285,7 +285,7 @@ static void matmul_cases()
         matmul_case<bf16, H64x64x64, false, true, 16, 1>(3, 7, 200);
         matmul_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);        /* three groups of block rows */
 
-        matmul_transposes<float, F128x128x16, 16, 4>(132, 140, 36);
+        matmul_transposes<float, F128x128x8, 16, 4>(132, 140, 36);
         matmul_transposes<float, F64x64x16, 16, 8>(64, 72, 100);
         matmul_transposes<float, F32x32x32, 16, 2>(36, 40, 64);
         matmul_transposes<float, F16x64x32, 16, 4>(4, 68, 32);

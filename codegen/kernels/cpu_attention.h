@@ -40,6 +40,7 @@ enum {
         ATTENTION_ROWS = 64,            /* of a tile, unless G is larger */
         ATTENTION_ROWS_MAX = 128,       /* largest G = H/K */
         ATTENTION_FEW = 8,              /* rows up to which nothing is packed */
+        ATTENTION_D_SMALL = 16,         /* D up to which sums along d cost more than packing k */
         ATTENTION_KB = 128,
         ATTENTION_D_MAX = 256           /* of D and DV */
 };
@@ -148,7 +149,7 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args, TailFn *tail)
 {
         AttTile t = att_tile(a, rt, tile);
-        int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW;
+        int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, pack_k = !few || D <= ATTENTION_D_SMALL;
         long ldq = D + TGC_VEC, ldo = att_pad(DV);
         float *q = tgc_scratch, *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
         float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
@@ -164,7 +165,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
         for (long s0 = t.lo; s0 < t.hi; s0 += ATTENTION_KB) {
                 int n = (int)tgc_min(ATTENTION_KB, t.hi - s0);
                 long ka = heads_at(a->k, t.b, s0, t.kh), va = heads_at(a->v, t.b, s0, t.kh);
-                if (few) {
+                if (!pack_k) {
                         matvec_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s, ATTENTION_KB, 0);
                 } else {
                         pack_rows(kp, a->k.p, a->k.ty, ka, a->k.t, n, D);

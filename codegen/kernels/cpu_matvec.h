@@ -113,6 +113,19 @@ TGC_INLINE void matvec_pad(float *x, long K)
                 x[K + (K < TGC_VEC ? l : TGC_VEC - part + l)] = x[K - part + l];
 }
 
+/* s[r][c] += x[r*ldx] * w[at + c vectors ...]. */
+TGC_INLINE void matvec_axpy_step(int m, int C, int part, int ty, const void *w, long at, const float *x, long ldx,
+                                 Vec (*s)[4])
+{
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) {
+                Vec v = part ? vec_load_part(ty, w, at, part) : vec_load_ty(ty, w, at + c * TGC_VEC);
+#pragma GCC unroll 8
+                for (int r = 0; r < m; r++)
+                        s[r][c] = v * vec_all(x[r * ldx]) + s[r][c];
+        }
+}
+
 /* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
  * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
  * other. */
@@ -125,20 +138,15 @@ TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, con
 #pragma GCC unroll 4
                 for (int c = 0; c < C; c++)
                         s[i][c] = vec_all(0.f);
-        for (long k = 0; k < K; k += P)
+        long k = 0;
+        for (; k + P <= K; k += P)
 #pragma GCC unroll 8
-                for (int p = 0; p < P; p++) {
-                        if (k + p >= K)
-                                break;
-#pragma GCC unroll 4
-                        for (int c = 0; c < C; c++) {
-                                long i = at + (k + p) * ld + c * TGC_VEC;
-                                Vec v = part ? vec_load_part(ty, w, i, part) : vec_load_ty(ty, w, i);
+                for (int p = 0; p < P; p++)
+                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
 #pragma GCC unroll 8
-                                for (int r = 0; r < m; r++)
-                                        s[p * m + r][c] = v * vec_all(x[r * ldx + k + p]) + s[p * m + r][c];
-                        }
-                }
+        for (int p = 0; p < P - 1; p++)
+                if (k + p < K)
+                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
 #pragma GCC unroll 8
         for (int r = 0; r < m; r++)
 #pragma GCC unroll 4

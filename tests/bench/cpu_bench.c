@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include "cpu_matvec.h"
+#include "cpu_attention.h"
 
 static double now(void)
 {
@@ -147,10 +147,85 @@ static __attribute__((noinline)) void bench_matvec(void)
         MATVEC(4, 8192, 2048, TY_BF16, 1);
 }
 
+/* One token of a stories260K-shaped model (5 layers, 64 wide, 8 heads on 4, 172, 512 words), norms
+ * in the matvecs, weights (N,K); `s` keys in a (B,S,K,D) cache. */
+typedef struct Tiny { float *x, *qkv, *o, *h, *y, *kc, *vc; int pos; } Tiny;
+#define TINY ((Tiny *)(uintptr_t)args)
+TGC_INLINE void tiny_x(const void *args, long row, int col, int n, float *v) { (void)row; load_float(v, TINY->x + col, n); }
+TGC_INLINE void tiny_o(const void *args, long row, int col, int n, float *v) { (void)row; load_float(v, TINY->o + col, n); }
+TGC_INLINE void tiny_act(const void *args, long row, int col, int n, float *v)
+{
+        (void)row;
+        for (int i = 0; i < n; i++) {
+                float g = TINY->h[2 * (col + i)], u = TINY->h[2 * (col + i) + 1];
+                v[i] = g * fast_sigmoidf(g) * u;
+        }
+}
+TGC_INLINE void tiny_qkv(const void *args, long row, int col, int n, float *v)
+{
+        (void)row;
+        for (int i = 0; i < n; i++) {
+                int c = col + i;
+                float *to = c < 64 ? TINY->qkv + c : c < 96 ? TINY->kc + TINY->pos * 32 + c - 64 : TINY->vc + TINY->pos * 32 + c - 96;
+                *to = v[i];
+        }
+}
+TGC_INLINE void tiny_put_o(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->o + col, v, n); }
+TGC_INLINE void tiny_put_h(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->h + col, v, n); }
+TGC_INLINE void tiny_put_y(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->y + col, v, n); }
+TGC_INLINE void tiny_add(const void *args, long row, int col, int n, float *v)
+{
+        (void)row;
+        for (int i = 0; i < n; i++)
+                TINY->x[col + i] = .5f * TINY->x[col + i] + v[i];
+}
+
+static __attribute__((noinline)) void tiny_attention(const Rt *rt, Tiny *t)
+{
+        const Attention a = { .H = 8, .K = 4, .D = 8, .q = { t->qkv, TY_F32, 64, 64, 8 }, .k = { t->kc, TY_F32, 512 * 32, 32, 8 },
+                              .v = { t->vc, TY_F32, 512 * 32, 32, 8 }, .scale = .35f, .causal = 1, .cached = 1 };
+        for (long i = 0; i < attention_tiles(&a, rt); i++)
+                attention_task(&a, rt, i, t, tiny_put_o);
+}
+
+#define TINY_LAYER(norm, n, k, w, head, tail) matvec_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, tail)
+static __attribute__((noinline)) void tiny_token(Tiny *t, const float *w, const Rt *rt)
+{
+        for (int l = 0; l < 5; l++) {
+                TINY_LAYER(NORM_RMS, 128, 64, w, tiny_x, tiny_qkv);
+                w += 128 * 64;
+                tiny_attention(rt, t);
+                TINY_LAYER(NORM_NONE, 64, 64, w, tiny_o, tiny_add);
+                w += 64 * 64;
+                TINY_LAYER(NORM_RMS, 344, 64, w, tiny_x, tiny_put_h);
+                w += 344 * 64;
+                TINY_LAYER(NORM_NONE, 64, 172, w, tiny_act, tiny_add);
+                w += 64 * 172;
+        }
+        TINY_LAYER(NORM_RMS, 512, 64, w, tiny_x, tiny_put_y);
+}
+
+static void bench_tiny(void)
+{
+        Tiny t = { data(64), data(128), data(64), data(344), data(512), data(512 * 32), data(512 * 32), 0 };
+        float *w = data(300000);
+        static Rt rt;
+        for (int pos = 0; pos < 512; pos += 255) {
+                double sec, att;
+                rt.B = rt.T = 1;
+                rt.pos[0] = t.pos = pos;
+                BEST(sec, tiny_token(&t, w, &rt));
+                BEST(att, tiny_attention(&rt, &t));
+                printf("stories260K shape, one token at %3d: %6.2f us, %6.0f tokens/s (attention %.2f us a layer)\n", pos, sec * 1e6,
+                       1. / sec, att * 1e6);
+        }
+}
+
 int main(void)
 {
         double peak = bench_peak();
         printf("peak of one core: %.1f GFLOP/s, %d-wide vectors\n", peak, TGC_VEC);
+        bench_tiny();
         bench_matvec();
         bench_matmul(peak);
         return 0;

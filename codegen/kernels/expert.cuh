@@ -18,7 +18,8 @@
  *      expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile, smem, tail)
  *              dW_e (N,K) = sum over p of e of dy_p a_pt; zeros for an expert without slots.
  *              E * ceil(N/BM) * ceil(K/BN) tiles; tail rows are N, columns K.
- *      expert_matvec_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem, head, tail)
+ *      expert_matvec_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem,
+ *                                                                             head, tail)
  *              the same product for a few slots (decoding); w (E,N,K); the head's row is the row of a.
  *              P * ceil(N/cols) tiles, cols and shared memory as matvec_task's with M = 1.
  *

@@ -203,7 +203,8 @@ constexpr int kn_smem()
 template <class T, int M, int N, int K, int THREADS, int COLS>
 void run_matvec_kn(Args g, cudaStream_t s)
 {
-        k_matvec_kn<T, M, N, K, THREADS, COLS><<<(N + COLS - 1) / COLS, THREADS, kn_smem<M, K, THREADS, COLS>(), s>>>(g);
+        constexpr int SMEM = kn_smem<M, K, THREADS, COLS>();
+        k_matvec_kn<T, M, N, K, THREADS, COLS><<<(N + COLS - 1) / COLS, THREADS, SMEM, s>>>(g);
 }
 
 template <class T, class Tile, int E, int P, int N, int K>
@@ -222,13 +223,15 @@ void run_expert_grad(Args g, cudaStream_t s)
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
-#define MM(T, tile, TA, TB, M, N, K) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile, (int)sizeof(T), TA, TB, M, N, K, \
-        0, false, run_matmul<T, tile, TA, TB, M, N, K>, (const void *)k_matmul<T, tile, TA, TB, M, N, K>, tile::SMEM, 0 },
-#define SK(T, tile, TA, TB, M, N, K, S) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile " /" #S, (int)sizeof(T), TA, TB, \
-        M, N, K, 0, false, run_split<T, tile, TA, TB, M, N, K, S>, (const void *)k_split<T, tile, TA, TB, M, N, K, S>, \
-        tile::SMEM, (size_t)M * N * S * 4 },
-#define MV(T, M, N, K, TH, R, S) { "matvec " #T " " #M "x" #N "x" #K, #TH " rows " #R " split " #S, (int)sizeof(T), 0, 1, \
-        M, N, K, 0, true, run_matvec<T, M, N, K, TH, R, S>, (const void *)k_matvec<T, M, N, K, TH, R, S>, \
+#define MM(T, tile, TA, TB, M, N, K) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile, \
+        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_matmul<T, tile, TA, TB, M, N, K>, \
+        (const void *)k_matmul<T, tile, TA, TB, M, N, K>, tile::SMEM, 0 },
+#define SK(T, tile, TA, TB, M, N, K, S) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile " /" #S, \
+        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_split<T, tile, TA, TB, M, N, K, S>, \
+        (const void *)k_split<T, tile, TA, TB, M, N, K, S>, tile::SMEM, (size_t)M * N * S * 4 },
+#define MV(T, M, N, K, TH, R, S) { "matvec " #T " " #M "x" #N "x" #K, #TH " rows " #R " split " #S, \
+        (int)sizeof(T), 0, 1, M, N, K, 0, true, run_matvec<T, M, N, K, TH, R, S>, \
+        (const void *)k_matvec<T, M, N, K, TH, R, S>, \
         MatvecShapeOf<(int)sizeof(T), M, K, TH, R, S, 16>::SMEM, 0 },
 #define KN(T, M, N, K, TH, C) { "matvec_kn " #T " " #M "x" #N "x" #K, #TH " cols " #C, (int)sizeof(T), 0, 0, \
         M, N, K, 0, true, run_matvec_kn<T, M, N, K, TH, C>, (const void *)k_matvec_kn<T, M, N, K, TH, C>, \

@@ -226,8 +226,8 @@ static void matmul_case(int M, int N, int K, int splits = 0)
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "matmul %s %d%d %dx%dx%d tile %dx%dx%d align %d V %d splits %d", type_name<T>(), TA, TB,
-                 M, N, K, Tile::BM, Tile::BN, Tile::BK, ALIGN, V, splits);
+        snprintf(name, sizeof name, "matmul %s %d%d %dx%dx%d tile %dx%dx%d align %d V %d splits %d",
+                 type_name<T>(), TA, TB, M, N, K, Tile::BM, Tile::BN, Tile::BK, ALIGN, V, splits);
         Matrix<T> a(TA ? K : M, TA ? M : K, (TA ? M : K) + PAD), b(TB ? N : K, TB ? K : N, (TB ? K : N) + PAD);
         Result r(M, N);
         Keep<V> keep(r);
@@ -322,14 +322,16 @@ struct MatvecRun {
         __device__ void operator()(int tile, char *smem) const
         {
                 if constexpr (SPLIT > 0)
-                        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail);
+                        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head,
+                                                                                   tail);
                 else
                         matvec_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail);
         }
 };
 
 /* SPLIT 0: matvec_kn_task with ROWS columns per block */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV = 1>
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V,
+          int MINV = 1>
 static void matvec_case()
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
@@ -473,8 +475,8 @@ static void expert_case(int P, int E, int N, int K, int skip)
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "expert %s W%s %d slots %d experts %dx%d adiv %d scatter %d align %d", type_name<T>(),
-                 TW ? "t" : "", P, E, N, K, ADIV, SCATTER, ALIGN);
+        snprintf(name, sizeof name, "expert %s W%s %d slots %d experts %dx%d adiv %d scatter %d align %d",
+                 type_name<T>(), TW ? "t" : "", P, E, N, K, ADIV, SCATTER, ALIGN);
         Routing g(P, E, skip);
         Matrix<T> a(ADIV ? P / ADIV + 1 : P, K, K + PAD), w(E * (TW ? N : K), TW ? K : N, TW ? K : N);
         Result r(P, N);
@@ -527,7 +529,8 @@ template <class T, int N, int K, int ADIV, bool SCATTER, int ALIGN, int HV, int 
 static void slots_case(int P, int E)
 {
         char name[128];
-        snprintf(name, sizeof name, "expert_matvec %s %d slots %d experts %dx%d adiv %d scatter %d", type_name<T>(), P, E,
+        snprintf(name, sizeof name, "expert_matvec %s %d slots %d experts %dx%d adiv %d scatter %d",
+                 type_name<T>(), P, E,
                  N, K, ADIV, SCATTER);
         Routing g(P, E, -1);
         const int rows = ADIV ? P / ADIV + 1 : P;
@@ -581,7 +584,8 @@ static void expert_cases()
 
 #define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem) \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk && name::WARPS_M == wm && name::WARPS_N == wn \
-                      && name::STAGES == stages && name::MINB == minb && name::THREADS == threads && name::SMEM == smem, #name); \
+ 
+                 && name::STAGES == stages && name::MINB == minb && name::THREADS == threads && name::SMEM == smem, #name); \
         static_assert(name::SIMT == (#class[0] == 'F'), #name);
 #include "matmul_tiles.def"
 #undef TILE

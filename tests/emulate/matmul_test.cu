@@ -530,8 +530,7 @@ static void slots_case(int P, int E)
 {
         char name[128];
         snprintf(name, sizeof name, "expert_matvec %s %d slots %d experts %dx%d adiv %d scatter %d",
-                 type_name<T>(), P, E,
-                 N, K, ADIV, SCATTER);
+                 type_name<T>(), P, E, N, K, ADIV, SCATTER);
         Routing g(P, E, -1);
         const int rows = ADIV ? P / ADIV + 1 : P;
         Matrix<float> x(rows, K, K);
@@ -583,9 +582,9 @@ static void expert_cases()
 /* ---- the table, and main ----------------------------------------------------------- */
 
 #define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem) \
-        static_assert(name::BM == bm && name::BN == bn && name::BK == bk && name::WARPS_M == wm && name::WARPS_N == wn \
- 
-                 && name::STAGES == stages && name::MINB == minb && name::THREADS == threads && name::SMEM == smem, #name); \
+        static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name); \
+        static_assert(name::WARPS_M == wm && name::WARPS_N == wn && name::STAGES == stages, #name); \
+        static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, #name); \
         static_assert(name::SIMT == (#class[0] == 'F'), #name);
 #include "matmul_tiles.def"
 #undef TILE

@@ -45,8 +45,15 @@ typedef struct ReadOptions {
         const char *models_dir;         /* where `require` finds blocks.lua and the families; NULL: embedded */
 } ReadOptions;
 
+/* The files of models/, as the Makefile embeds them; ends with name NULL. */
+typedef struct ModelFile { const char *name; const char *text; size_t n; } ModelFile;
+
+/* path may also be the bare name of an embedded model: gpt, gpt.lua. */
 Model *read_lua(const char *path, const ReadOptions *o);
-Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);     /* for a HF folder */
+/* The model that models/families.lua names for `family`, for config.json's model_type, or for its architecture;
+ * `family` may be NULL.  config_json: {...}, Hugging Face's or, for family llama2c, the header's seven numbers
+ * (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len) and `shared`. */
+Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);
 Model *read_json(const char *path);
 void   write_json(const Model *m, Text *out);           /* what read_json reads back */
 
@@ -84,11 +91,13 @@ typedef struct CompileOptions {
 } CompileOptions;
 
 typedef struct Compiled {
-        Text manifest, ir, fused, why;
-        Text program[2], source[2];     /* [TARGET_CUDA], [TARGET_CPU] */
-        Text memory, dot;
-        double *consts;                 /* arena `const`: bytes */
-        void *const_data; size_t const_size;
+        Text manifest;                  /* plan.h has the grammar of these */
+        Text program[2], source[2];     /* [0] cuda, [1] cpu */
+        Text consts;                    /* bytes of arena const */
+        Text ir;                        /* all graphs, locations and groups included */
+        Text fused, why, memory;        /* for people */
+        Text passes, times;             /* --print-after, --time-passes */
+        int  n_kernels[2];
 } Compiled;
 
 void compile(Model *m, const CompileOptions *o, Compiled *out);

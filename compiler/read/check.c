@@ -1,0 +1,200 @@
+/* check.c: what both readers check before a node enters the graph. */
+#include "read.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool op_is_public(Op op)
+{
+        const char *text = op_info[op].text;
+        if (op <= OP_NONE || op >= N_OPS || op_info[op].cls == CLASS_UPDATE)
+                return false;
+        if (strstr(text, "_grad") || strstr(text, "_back"))
+                return false;
+        return op != OP_STATE && op != OP_SHARE && op != OP_LAST_ROW && op != OP_SCATTER;
+}
+
+bool type_is_sane(const Type *t)
+{
+        int64_t n = 1;
+        int symbols = 0;
+        for (int i = 0; i < t->rank; i++) {
+                if (t->dim[i].n < 1 || t->dim[i].n > ((int64_t)1 << 44) / n)
+                        return false;
+                n *= t->dim[i].n;
+                for (int s = 0; s < N_SYM; s++) {
+                        if (t->dim[i].e[s] < 0 || t->dim[i].e[s] > 4)
+                                return false;
+                        symbols += t->dim[i].e[s];
+                }
+        }
+        return symbols <= 4;
+}
+
+void attr_default(Op op, Attr *a)
+{
+        memset(a, 0, sizeof *a);
+        for (const AttrField *f = attr_fields[op_info[op].attr]; f->name; f++) {
+                char *p = (char *)a + f->offset;
+                if (f->count != 1)
+                        continue;
+                if (f->real)
+                        *(double *)(void *)p = f->dflt;
+                else
+                        *(int64_t *)(void *)p = (int64_t)f->dflt;
+        }
+}
+
+void check_attr(const Node *n)
+{
+        const Attr *a = &n->a;
+        switch (op_info[n->op].attr) {
+        case ATTR_DROP:
+                if (!(a->drop.p >= 0 && a->drop.p < 1))
+                        error_at(n->loc, "dropout: the probability is %g, but must be at least 0 and below 1", a->drop.p);
+                break;
+        case ATTR_ATT:
+                if (!(a->att.p >= 0 && a->att.p < 1))
+                        error_at(n->loc, "attention: the dropout probability is %g, but must be at least 0 and below 1",
+                                 a->att.p);
+                if (a->att.window < 0 || !(a->att.softcap >= 0))
+                        error_at(n->loc, "attention: window and softcap cannot be negative");
+                if ((n->n_in == 4) != (a->att.mask || a->att.alibi))
+                        error_at(n->loc, "attention: a fourth input needs mask=1 or alibi=1, and these need it");
+                break;
+        case ATTR_EXPERT:
+                if (a->expert.adiv < 0 || a->expert.bdiv < 0)
+                        error_at(n->loc, "expert_matmul: adiv and bdiv cannot be negative");
+                break;
+        case ATTR_ROPE:
+                if (a->rope.dims < 0)
+                        error_at(n->loc, "rope: dims cannot be negative");
+                break;
+        case ATTR_PARAM:
+                if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)
+                        error_at(n->loc, "param: no initialiser has number %lld", (long long)a->param.init);
+                break;
+        default:
+                break;
+        }
+}
+
+Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
+{
+        char t[256];
+        if (g->n_nodes > READ_MAX_NODES)
+                error_at(loc, "the model has more than %d nodes", READ_MAX_NODES);
+        if (stated && !type_is_sane(stated))
+                error_at(loc, "%s: the shape %s is out of range", op_info[op].text, shape_text(stated, t));
+        Ref r = graph_typed(g, op, stated, in, n_in, a, loc, name);
+        const Node *n = NODE(g, r);
+        if (!type_is_sane(&n->type))
+                error_at(loc, "%s: the result %s is out of range", op_info[op].text, shape_text(&n->type, t));
+        check_attr(n);
+        return r;
+}
+
+bool name_is_plain(const char *s)
+{
+        static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+        return *s && strlen(s) < 200 && s[strspn(s, ok)] == 0;
+}
+
+bool map_text_is_plain(const char *s)
+{
+        if (!*s || strlen(s) > 1000)
+                return false;
+        for (; *s; s++)
+                if ((unsigned char)*s < 0x20 || *s == 0x7f)
+                        return false;
+        return true;
+}
+
+/* Edits between a and b; words longer than 31 letters count as far apart. */
+static int distance(const char *a, const char *b)
+{
+        int row[32], n = (int)strlen(b);
+        if (n > 31 || strlen(a) > 31)
+                return 99;
+        for (int j = 0; j <= n; j++)
+                row[j] = j;
+        for (int i = 1; *a; a++, i++) {
+                int diagonal = row[0];
+                row[0] = i;
+                for (int j = 1; j <= n; j++) {
+                        int change = diagonal + (*a != b[j - 1]);
+                        diagonal = row[j];
+                        int most = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+                        row[j] = change < most ? change : most;
+                }
+        }
+        return row[n];
+}
+
+const char *nearest(const char *word, const char *const *candidate, int n)
+{
+        const char *best = NULL;
+        int least = (int)strlen(word) / 3 + 2;
+        for (int i = 0; i < n; i++) {
+                int d = distance(word, candidate[i]);
+                if (d < least) {
+                        least = d;
+                        best = candidate[i];
+                }
+        }
+        return best;
+}
+
+struct NameSlot { const char *key; int value; };
+
+static struct NameSlot *find(const Names *t, const char *key)
+{
+        unsigned h = 2166136261u;
+        for (const char *s = key; *s; s++)
+                h = (h ^ (unsigned char)*s) * 16777619u;
+        for (h &= t->cap - 1; t->slot[h].key && strcmp(t->slot[h].key, key); h = (h + 1) & (t->cap - 1))
+                ;
+        return &t->slot[h];
+}
+
+int *names_at(Names *t, const char *key)
+{
+        if (t->n * 2 >= t->cap) {
+                Names old = *t;
+                t->cap = old.cap ? old.cap * 2 : 256;
+                t->slot = arena_alloc(t->a, t->cap * sizeof *t->slot);
+                for (unsigned i = 0; i < old.cap; i++)
+                        if (old.slot[i].key)
+                                *find(t, old.slot[i].key) = old.slot[i];
+        }
+        struct NameSlot *s = find(t, key);
+        if (!s->key) {
+                s->key = arena_str(t->a, key);
+                t->n++;
+        }
+        return &s->value;
+}
+
+char *read_text(const char *path, size_t most, size_t *n)
+{
+        Loc loc = { path, 0, 0 };
+        FILE *f = fopen(path, "rb");
+        Text t = { 0 };
+        char buf[1 << 14];
+        size_t k;
+        if (!f)
+                error_at(loc, "cannot be opened: %s", strerror(errno));
+        text_put(&t, "", 0);
+        while (t.n <= most && (k = fread(buf, 1, sizeof buf, f)) > 0)
+                text_put(&t, buf, k);
+        bool bad = ferror(f);
+        fclose(f);
+        *n = t.n;
+        if (bad || t.n > most) {
+                text_free(&t);
+                if (bad)
+                        error_at(loc, "cannot be read");
+                error_at(loc, "is longer than %zu bytes", most);
+        }
+        return t.s;
+}

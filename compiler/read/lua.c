@@ -1,0 +1,382 @@
+/* lua.c: a Model from a Lua file.
+ *
+ *      return {
+ *              name   = "gpt",
+ *              params = { n_layer = 12, tied = true, ... },    -- -D n_layer=6 changes one
+ *              config = function(c) return { n_layer = c.num_hidden_layers } end,
+ *              graph  = function(p) ... return { logits = y, loss = l } end,
+ *      }
+ *
+ * `config` makes parameters of a Hugging Face config.json; a file without one
+ * can still be compiled by itself.  p.ctx, if there is one, is the context. */
+#include "read.h"
+#include <cjson/cJSON.h>
+#include <lauxlib.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../../runtime/json.h"
+
+/* Parameters --------------------------------------------------------------- */
+
+/* All keys of the table at i, sorted; lives in the model's arena. */
+static const char **keys_of(lua_State *L, int i, int *n)
+{
+        const char **key;
+        int cap = 0;
+        *n = 0;
+        for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
+                cap++;
+        key = arena_alloc(reader_of(L)->m->arena, (size_t)(cap + 1) * sizeof *key);
+        for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
+                if (lua_type(L, -2) == LUA_TSTRING) {
+                        const char *s = lua_tostring(L, -2);
+                        int at = *n;
+                        for (; at > 0 && strcmp(key[at - 1], s) > 0; at--)
+                                key[at] = key[at - 1];
+                        key[at] = s;
+                        ++*n;
+                }
+        return key;
+}
+
+static _Noreturn void fail(lua_State *L, int code, const char *fmt, ...)
+{
+        Reader *r = reader_of(L);
+        va_list ap;
+        va_start(ap, fmt);
+        const char *msg = lua_pushvfstring(L, fmt, ap);
+        va_end(ap);
+        snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "", r->path ? ": " : "", msg);
+        r->code = code;
+        lua_error(L);
+        __builtin_unreachable();
+}
+
+/* p[key] = the value on top, which is popped; it gets the type that p[key] has. */
+static void set_param(lua_State *L, int p, const char *key, bool define)
+{
+        int v = lua_gettop(L), n;
+        const char *given = luaL_tolstring(L, v, NULL);
+        lua_pushstring(L, key);
+        switch (lua_rawget(L, p)) {
+        case LUA_TNIL: {
+                const char **all = keys_of(L, p, &n), *near = nearest(key, all, n);
+                fail(L, define ? 2 : 3, "the model has no parameter '%s'%s%s%s", key, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+        }
+        case LUA_TBOOLEAN:
+                if (lua_type(L, v) == LUA_TBOOLEAN)
+                        lua_pushvalue(L, v);
+                else if (!strcmp(given, "true") || !strcmp(given, "1"))
+                        lua_pushboolean(L, 1);
+                else if (!strcmp(given, "false") || !strcmp(given, "0"))
+                        lua_pushboolean(L, 0);
+                else
+                        fail(L, 2, "parameter '%s' is true or false, not '%s'", key, given);
+                break;
+        case LUA_TNUMBER: {
+                bool whole = lua_isinteger(L, -1);
+                lua_Number x;
+                int ok;
+                x = lua_tonumberx(L, v, &ok);
+                if (!ok || !isfinite(x))
+                        fail(L, 2, "parameter '%s' is a number, not '%s'", key, given);
+                if (whole && (x != floor(x) || fabs(x) > 0x1p44))
+                        fail(L, 2, "parameter '%s' is a whole number, not '%s'", key, given);
+                if (whole)
+                        lua_pushinteger(L, (lua_Integer)x);
+                else
+                        lua_pushnumber(L, x);
+                break;
+        }
+        default:
+                if (lua_type(L, v) != LUA_TSTRING)
+                        fail(L, 2, "parameter '%s' is a word, not '%s'", key, given);
+                lua_pushvalue(L, v);
+        }
+        lua_pushstring(L, key);
+        lua_insert(L, -2);
+        lua_rawset(L, p);
+        lua_settop(L, v - 1);
+}
+
+static int no_such_param(lua_State *L)
+{
+        return luaL_error(L, "the model's params have no '%s'", luaL_tolstring(L, 2, NULL));
+}
+
+/* Pushes a copy of the defaults of the module at `module`. */
+static void push_defaults(lua_State *L, int module)
+{
+        lua_newtable(L);
+        int p = lua_gettop(L);
+        if (lua_getfield(L, module, "params") == LUA_TTABLE)
+                for (lua_pushnil(L); lua_next(L, p + 1); lua_pop(L, 1)) {
+                        int t = lua_type(L, -1);
+                        if (lua_type(L, -2) != LUA_TSTRING || (t != LUA_TNUMBER && t != LUA_TSTRING && t != LUA_TBOOLEAN))
+                                fail(L, 3, "params must be words with numbers, strings or booleans");
+                        lua_pushvalue(L, -2);
+                        lua_pushvalue(L, -2);
+                        lua_rawset(L, p);
+                }
+        lua_settop(L, p);
+        lua_newtable(L);
+        lua_pushcfunction(L, no_such_param);
+        lua_setfield(L, -2, "__index");
+        lua_setmetatable(L, p);
+}
+
+static void push_json(lua_State *L, const cJSON *j)
+{
+        const cJSON *c;
+        lua_Integer i = 0;
+        luaL_checkstack(L, 4, "config.json lies too deep");
+        if (cJSON_IsBool(j)) {
+                lua_pushboolean(L, cJSON_IsTrue(j));
+        } else if (cJSON_IsNumber(j)) {
+                double x = j->valuedouble;
+                if (x == floor(x) && fabs(x) < 0x1p53)
+                        lua_pushinteger(L, (lua_Integer)x);
+                else
+                        lua_pushnumber(L, x);
+        } else if (cJSON_IsString(j)) {
+                lua_pushstring(L, j->valuestring);
+        } else if (cJSON_IsArray(j) || cJSON_IsObject(j)) {
+                lua_newtable(L);
+                cJSON_ArrayForEach(c, j) {
+                        push_json(L, c);
+                        if (cJSON_IsArray(j))
+                                lua_rawseti(L, -2, ++i);
+                        else
+                                lua_setfield(L, -2, c->string);
+                }
+        } else {
+                lua_pushnil(L);
+        }
+}
+
+/* Modules ------------------------------------------------------------------- */
+
+static const char *text_of(const cJSON *o, const char *key)
+{
+        return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key));
+}
+
+/* Pushes the module that families.lua names. */
+static void push_family(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        const char *names[3] = { r->family, text_of(r->config, "model_type"),
+                                 cJSON_GetStringValue(cJSON_GetArrayItem(
+                                         cJSON_GetObjectItemCaseSensitive(r->config, "architectures"), 0)) };
+        int n;
+        sandbox_require(L, "families");
+        int t = lua_gettop(L);
+        luaL_checktype(L, t, LUA_TTABLE);
+        for (int i = 0; i < 3; i++)
+                if (names[i] && lua_getfield(L, t, names[i]) == LUA_TSTRING) {
+                        lua_pushstring(L, names[i]);
+                        lua_setfield(L, LUA_REGISTRYINDEX, "family");
+                        sandbox_require(L, lua_tostring(L, -1));
+                        return;
+                }
+        const char **all = keys_of(L, t, &n), *said = names[0] ? names[0] : names[1] ? names[1] : names[2];
+        luaL_Buffer b;
+        luaL_buffinit(L, &b);
+        for (int i = 0; i < n; i++) {
+                luaL_addstring(&b, i ? ", " : "");
+                luaL_addstring(&b, all[i]);
+        }
+        luaL_pushresult(&b);
+        fail(L, 3, "no model is known for '%s'; known are %s", said ? said : "this config.json", lua_tostring(L, -1));
+}
+
+/* Pushes what the user's file returns, or the embedded model of that name. */
+static void push_file(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        FILE *f = fopen(r->path, "rb");
+        if (!f && !strchr(r->path, '/')) {
+                size_t n = strlen(r->path);
+                if (n > 4 && !strcmp(r->path + n - 4, ".lua"))
+                        n -= 4;
+                lua_pushlstring(L, r->path, n);
+                if (name_is_plain(lua_tostring(L, -1)) && !strpbrk(lua_tostring(L, -1), ".-")) {
+                        sandbox_require(L, lua_tostring(L, -1));
+                        return;
+                }
+        }
+        if (f)
+                fclose(f);
+        sandbox_load_path(L, r->path);
+        lua_call(L, 0, 1);
+}
+
+/* Defaults, then config.json, then -D.  Pushes the parameters. */
+static void push_params(lua_State *L, int module)
+{
+        Reader *r = reader_of(L);
+        push_defaults(L, module);
+        int p = lua_gettop(L), n;
+        if (r->config) {
+                if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
+                        fail(L, 3, "the model has no function `config`, so no config.json describes it");
+                push_json(L, r->config);
+                lua_getfield(L, LUA_REGISTRYINDEX, "family");
+                lua_call(L, 2, 1);
+                luaL_checktype(L, -1, LUA_TTABLE);
+                int c = lua_gettop(L);
+                const char **key = keys_of(L, c, &n);
+                for (int i = 0; i < n; i++) {
+                        lua_getfield(L, c, key[i]);
+                        set_param(L, p, key[i], false);
+                }
+                lua_settop(L, p);
+        }
+        for (int i = 0; i < r->o->n_define; i++) {
+                const char *d = r->o->define[i], *eq = strchr(d, '=');
+                if (!eq || eq == d)
+                        fail(L, 2, "-D wants KEY=VALUE, not '%s'", d);
+                const char *key = lua_pushlstring(L, d, (size_t)(eq - d));
+                lua_pushstring(L, eq + 1);
+                set_param(L, p, key, true);
+                lua_settop(L, p);
+        }
+}
+
+/* The model ------------------------------------------------------------------ */
+
+static void take_outputs(lua_State *L, int t)
+{
+        static const char *const first[] = { "logits", "loss", "aux_loss" };
+        Model *m = reader_of(L)->m;
+        int n, at;
+        const char **key = keys_of(L, t, &n);
+        for (int round = 0; round < 2; round++)         /* the known ones in their order, then the others */
+                for (int i = 0; i < (round ? n : 3); i++) {
+                        const char *name = round ? key[i] : first[i];
+                        for (at = 0; round && at < 3 && strcmp(name, first[at]); at++)
+                                ;
+                        if (round && at < 3)
+                                continue;
+                        if (lua_getfield(L, t, name) == LUA_TNIL && !round) {
+                                lua_pop(L, 1);
+                                continue;
+                        }
+                        if (!tensor_at(L, -1))
+                                fail(L, 3, "output '%s' is a %s, but must be a tensor", name, luaL_typename(L, -1));
+                        if (!name_is_plain(name))
+                                fail(L, 3, "'%s' cannot be the name of an output", name);
+                        graph_output(m->graph, name, tensor_at(L, -1));
+                        lua_pop(L, 1);
+                }
+}
+
+/* Runs under sandbox_call; all that a failure leaves behind is Lua's or the arena's. */
+static int build(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        if (r->config)
+                push_family(L);
+        else
+                push_file(L);
+        int module = lua_gettop(L);
+        if (!lua_istable(L, module) || lua_getfield(L, module, "graph") != LUA_TFUNCTION)
+                fail(L, 3, "the model must return a table with a function `graph`");
+        lua_getfield(L, module, "name");
+        const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "model";
+        if (!name_is_plain(name))
+                fail(L, 3, "'%s' cannot be the name of a model", name);
+        r->m->name = arena_str(r->m->arena, name);
+        lua_pop(L, 1);
+        push_params(L, module);
+        lua_pushstring(L, "ctx");
+        if (lua_rawget(L, -2) == LUA_TNUMBER) {
+                r->m->ctx = (int64_t)lua_tonumber(L, -1);
+                if (r->m->ctx < 1 || r->m->ctx > 1 << 24)
+                        fail(L, 3, "ctx must be between 1 and 2^24");
+        }
+        lua_pop(L, 1);
+        lua_call(L, 1, 1);
+        if (!lua_istable(L, -1))
+                fail(L, 3, "the function `graph` must return a table of outputs, not a %s", luaL_typename(L, -1));
+        take_outputs(L, lua_gettop(L));
+        return 0;
+}
+
+/* Token ids that end and begin a text, as config.json has them. */
+static void take_meta(Reader *r)
+{
+        static const char *const keys[] = { "bos_token_id", "eos_token_id" };
+        Text t = { 0 };
+        for (int i = 0; r->config && i < 2; i++) {
+                const cJSON *v = cJSON_GetObjectItemCaseSensitive(r->config, keys[i]), *c;
+                if (cJSON_IsNumber(v))
+                        text_add(&t, "meta %s %d\n", keys[i], v->valueint);
+                if (!cJSON_IsArray(v) || !v->child)
+                        continue;
+                text_add(&t, "meta %s", keys[i]);
+                cJSON_ArrayForEach(c, v)
+                        if (cJSON_IsNumber(c))
+                                text_add(&t, " %d", c->valueint);
+                text_add(&t, "\n");
+        }
+        if (t.s)
+                r->m->meta = arena_str(r->m->arena, t.s);
+        text_free(&t);
+}
+
+static Model *read_model(Reader *r)
+{
+        Model *m = model_new("model");
+        Diag d;
+        r->m = m;
+        r->used.a = m->arena;
+        if (DIAG_CATCH(&d)) {
+                sandbox_open(r);
+                if (!r->msg[0]) {
+                        lua_pushcfunction(r->L, build);
+                        sandbox_call(r, 0, 0);
+                }
+                sandbox_close(r);
+                if (!r->msg[0]) {
+                        take_meta(r);
+                        model_finish(m);
+                }
+                diag_end(&d);
+        } else {
+                snprintf(r->msg, sizeof r->msg, "%s", d.msg);
+                r->code = d.code;
+                sandbox_close(r);
+        }
+        if (r->msg[0]) {
+                model_free(m);
+                return NULL;
+        }
+        return m;
+}
+
+Model *read_lua(const char *path, const ReadOptions *o)
+{
+        Reader r = { .o = o, .path = path };
+        Model *m = read_model(&r);
+        if (!m)
+                error_code(r.code, (Loc){ 0 }, "%s", r.msg);
+        return m;
+}
+
+Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o)
+{
+        Reader r = { .o = o, .family = family };
+        cJSON *config = NULL;
+        Err e = { 0 };
+        if (json_parse(&config, config_json, strlen(config_json), "config.json", &e))
+                error_code(e.code, (Loc){ 0 }, "%s", e.msg);
+        r.config = config;
+        Model *m = read_model(&r);
+        cJSON_Delete(config);
+        if (!m)
+                error_code(r.code, (Loc){ 0 }, "%s", r.msg);
+        return m;
+}

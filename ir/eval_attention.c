@@ -1,0 +1,141 @@
+/* eval_attention.c: attention forward and backward, one query row at a time.
+ *
+ * Query t of sequence b stands at p = pos[b] + t if k is the result of an append,
+ * at t otherwise; there are S keys: p's offset + T, or all of k.  It attends key s
+ * if (causal) s <= p, (window) s > p - window, (mask) mask(b,t,s) != 0.  Score:
+ *      x = scale q.k;   softcap: x = cap tanh(x / cap);   alibi: x += slope[h] (s - p)
+ * Nothing to attend: 0 and lse = -inf.  Dropout acts on the probabilities, element
+ * ((b*H + h)*T + t)*S + s. */
+#include "eval.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Att {
+        Job    *j;
+        const Attr *a;
+        int64_t B, T, S, H, K, D, DV;   /* S: rows of k; the keys of a sequence may be fewer */
+        bool    cached;
+        const double *extra;            /* mask (B,T,S) or (T,S), or slopes (H) */
+        int64_t mask_b, mask_t;         /* strides */
+        double *p, *slope, *keep;       /* of one row: probabilities, d score / d (scale q.k), dropout factors */
+} Att;
+
+static int64_t keys(const Att *t, int64_t b)
+{
+        int64_t n = t->cached ? t->j->e->pos[b] + t->T : t->S;
+        if (n > t->S)
+                error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld", t->j->n->name, (long long)n, (long long)t->S);
+        return n;
+}
+
+/* Fill p, slope and keep for one query; returns the log of the sum. */
+static double row(const Att *t, int64_t b, int64_t h, int64_t q)
+{
+        int64_t n = keys(t, b), p = (t->cached ? t->j->e->pos[b] : 0) + q, kh = h / (t->H / t->K);
+        const double *x = t->j->x[0]->v + ((b * t->T + q) * t->H + h) * t->D;
+        double top = -INFINITY, sum = 0;
+        for (int64_t s = 0; s < n; s++) {
+                const double *k = t->j->x[1]->v + ((b * t->S + s) * t->K + kh) * t->D;
+                double v = 0, cap = t->a->att.softcap;
+                for (int64_t d = 0; d < t->D; d++)
+                        v += x[d] * k[d];
+                v *= t->a->att.scale;
+                t->slope[s] = 1;
+                if (cap > 0) {
+                        double th = tanh(v / cap);
+                        v = cap * th;
+                        t->slope[s] = 1 - th * th;
+                }
+                if (t->a->att.alibi && t->extra)
+                        v += t->extra[h] * (double)(s - p);
+                if ((t->a->att.causal && s > p) || (t->a->att.window > 0 && s <= p - t->a->att.window) ||
+                    (t->a->att.mask && t->extra && t->extra[b * t->mask_b + q * t->mask_t + s] == 0))
+                        v = -INFINITY;
+                t->p[s] = v;
+                top = fmax(top, v);
+        }
+        for (int64_t s = 0; s < n; s++) {
+                t->p[s] = top == -INFINITY ? 0 : exp(t->p[s] - top);
+                sum += t->p[s];
+        }
+        for (int64_t s = 0; s < n; s++) {
+                double drop = t->a->att.p;
+                t->p[s] = sum > 0 ? t->p[s] / sum : 0;
+                t->keep[s] = drop == 0 ? 1 : eval_keeps(t->j->e, drop, t->a->att.id, ((b * t->H + h) * t->T + q) * n + s) ? 1 / (1 - drop) : 0;
+        }
+        return sum > 0 ? top + log(sum) : -INFINITY;
+}
+
+static void forward(const Att *t, int64_t b, int64_t h, int64_t q)
+{
+        double *o = t->j->y[0].v + ((b * t->T + q) * t->H + h) * t->DV;
+        t->j->y[1].v[(b * t->H + h) * t->T + q] = row(t, b, h, q);
+        for (int64_t s = 0; s < keys(t, b); s++) {
+                const double *v = t->j->x[2]->v + ((b * t->S + s) * t->K + h / (t->H / t->K)) * t->DV;
+                for (int64_t d = 0; d < t->DV; d++)
+                        o[d] += t->p[s] * t->keep[s] * v[d];
+        }
+}
+
+/* With P the probabilities and M the dropout factors: dv = (P M)^T do, dp = M (do v^T),
+ * ds = P (dp - sum P dp), and through softcap and scale to q and k. */
+static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
+{
+        int64_t at = (b * t->T + q) * t->H + h, n = keys(t, b), kh = h / (t->H / t->K);
+        const double *g = t->j->x[5]->v + at * t->DV, *x = t->j->x[0]->v + at * t->D;
+        double *dq = t->j->y[0].v + at * t->D, *dp = eval_scratch(n), delta = 0;
+        row(t, b, h, q);
+        for (int64_t s = 0; s < n; s++) {
+                int64_t row = (b * t->S + s) * t->K + kh;
+                const double *v = t->j->x[2]->v + row * t->DV;
+                double *dv = t->j->y[2].v + row * t->DV;
+                for (int64_t d = 0; d < t->DV; d++) {
+                        dp[s] += t->keep[s] * g[d] * v[d];
+                        dv[d] += t->p[s] * t->keep[s] * g[d];
+                }
+                delta += t->p[s] * dp[s];
+        }
+        for (int64_t s = 0; s < n; s++) {
+                int64_t row = (b * t->S + s) * t->K + kh;
+                const double *k = t->j->x[1]->v + row * t->D;
+                double *dk = t->j->y[1].v + row * t->D, ds = t->p[s] * (dp[s] - delta) * t->slope[s] * t->a->att.scale;
+                for (int64_t d = 0; d < t->D; d++) {
+                        dq[d] += ds * k[d];
+                        dk[d] += ds * x[d];
+                }
+        }
+        free(dp);
+}
+
+void eval_attention(Job *j)
+{
+        Eval *e = j->e;
+        const Type *q = j->xt[0], *k = j->xt[1];
+        bool grad = j->n->op == OP_ATTENTION_GRAD;
+        int extra = grad ? 6 : 3;
+        Att t = { .j = j, .a = &j->n->a, .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
+                  .B = eval_dim(e, q->dim[0]), .T = eval_dim(e, q->dim[1]), .H = eval_dim(e, q->dim[2]), .D = eval_last(e, q),
+                  .S = eval_dim(e, k->dim[1]), .K = eval_dim(e, k->dim[2]), .DV = eval_last(e, j->xt[2]) };
+        if (j->n->n_in > extra) {
+                const Type *m = j->xt[extra];
+                t.extra = j->x[extra]->v;
+                if (t.a->att.mask) {
+                        t.mask_t = m->rank >= 2 && !dim_eq(m->dim[m->rank - 2], DIM(1)) ? eval_last(e, m) : 0;
+                        t.mask_b = m->rank == 3 && !dim_eq(m->dim[0], DIM(1)) ? eval_last(e, m) * eval_dim(e, m->dim[1]) : 0;
+                        if (j->x[extra]->n < (t.B - 1) * t.mask_b + (t.T - 1) * t.mask_t + t.S)
+                                error_at(j->n->loc, "%%%s: the mask must be (B,T,S) or (T,S)", j->n->name);
+                } else if (j->x[extra]->n < t.H) {
+                        error_at(j->n->loc, "%%%s: one slope a head is needed", j->n->name);
+                }
+        }
+        double *mem = eval_scratch(3 * t.S);
+        t.p = mem;
+        t.slope = mem + t.S;
+        t.keep = mem + 2 * t.S;
+        for (int64_t b = 0; b < t.B; b++)
+                for (int64_t h = 0; h < t.H; h++)
+                        for (int64_t i = 0; i < t.T; i++)
+                                (grad ? backward : forward)(&t, b, h, i);
+        free(mem);
+}

@@ -1,0 +1,137 @@
+/* eval_matmul.c: products: dense, batched, by expert, and the last linear with its loss. */
+#include "eval.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of b stay in cache while a row of c is built. */
+void eval_mm(double *c, const double *a, const double *b, int64_t m, int64_t n, int64_t k)
+{
+        for (int64_t i = 0; i < m; i++)
+                for (int64_t q = 0; q < k; q++) {
+                        double x = a[i * k + q];
+                        const double *row = b + q * n;
+                        for (int64_t l = 0; l < n; l++)
+                                c[i * n + l] += x * row[l];
+                }
+}
+
+double *eval_turn(const double *a, int64_t rows, int64_t cols)
+{
+        double *t = eval_scratch(rows * cols);
+        for (int64_t i = 0; i < rows; i++)
+                for (int64_t j = 0; j < cols; j++)
+                        t[j * rows + i] = a[i * cols + j];
+        return t;
+}
+
+void eval_matmul(Job *j)
+{
+        bool ta = j->n->a.mm.ta, tb = j->n->a.mm.tb;
+        const Type *t = j->xt[0], *u = j->xt[1];
+        int64_t last = eval_last(j->e, t), prev = t->rank > 1 ? eval_dim(j->e, t->dim[t->rank - 2]) : 1;
+        int64_t m = ta ? last : prev, k = ta ? prev : last;
+        int64_t n = eval_dim(j->e, u->dim[u->rank - (tb ? 2 : 1)]);
+        for (int64_t i = 0; i < j->x[0]->n / (m * k); i++) {
+                const double *a = j->x[0]->v + i * m * k, *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
+                double *at = ta ? eval_turn(a, k, m) : NULL, *bt = tb ? eval_turn(b, n, k) : NULL;
+                eval_mm(j->y[0].v + i * m * n, at ? at : a, bt ? bt : b, m, n, k);
+                free(at);
+                free(bt);
+        }
+}
+
+/* The row of an operand that belongs to sorted position p: itself, or by slot. */
+static int64_t row_of(Job *j, int64_t div, int64_t p, int64_t rows)
+{
+        int64_t r = div ? (int64_t)j->x[2]->v[p] / div : p;
+        if (r < 0 || r >= rows)
+                error_at(j->n->loc, "%%%s: slot %lld reads row %lld of %lld", j->n->name, (long long)p, (long long)r, (long long)rows);
+        return r;
+}
+
+/* The expert's positions: [*p, *end). */
+static void slots(Job *j, int64_t expert, int64_t *p, int64_t *end)
+{
+        *p = (int64_t)j->x[3]->v[expert];
+        *end = (int64_t)j->x[3]->v[expert + 1];
+        if (*p < 0 || *end > j->x[2]->n)
+                error_at(j->n->loc, "%%%s: expert %lld has positions %lld to %lld of %lld", j->n->name, (long long)expert,
+                         (long long)*p, (long long)*end, (long long)j->x[2]->n);
+}
+
+/* a, w (E,K,N) or (E,N,K), perm, offs -> rows in sorted or slot order. */
+void eval_expert(Job *j)
+{
+        const Attr *at = &j->n->a;
+        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]), N = eval_last(j->e, &j->yt[0]);
+        for (int64_t x = 0, p, end; x < E; x++) {
+                const double *w = j->x[1]->v + x * K * N;
+                double *wt = at->expert.tb ? eval_turn(w, N, K) : NULL;
+                slots(j, x, &p, &end);
+                for (; p < end; p++) {
+                        int64_t from = row_of(j, at->expert.adiv, p, j->x[0]->n / K);
+                        int64_t to = row_of(j, at->expert.scatter ? 1 : 0, p, j->y[0].n / N);
+                        eval_mm(j->y[0].v + to * N, j->x[0]->v + from * K, wt ? wt : w, 1, N, K);
+                }
+                free(wt);
+        }
+}
+
+/* a, dy, perm, offs -> dw: the sum over an expert's slots of a^T dy. */
+void eval_expert_grad(Job *j)
+{
+        const Attr *at = &j->n->a;
+        int64_t K = eval_last(j->e, j->xt[0]), N = eval_last(j->e, j->xt[1]), E = j->x[3]->n - 1;
+        for (int64_t x = 0, p, end; x < E; x++) {
+                slots(j, x, &p, &end);
+                for (; p < end; p++) {
+                        const double *a = j->x[0]->v + row_of(j, at->expert.adiv, p, j->x[0]->n / K) * K;
+                        const double *d = j->x[1]->v + row_of(j, at->expert.bdiv, p, j->x[1]->n / N) * N;
+                        double *y = j->y[0].v + x * K * N;
+                        if (at->expert.tb)
+                                eval_mm(y, d, a, N, K, 1);
+                        else
+                                eval_mm(y, a, d, K, N, 1);
+                }
+        }
+}
+
+/* x, w (V,C), targets [, dloss] [, bias] -> loss, lse; or [loss,] dx, dw [, dbias]. */
+void eval_linear_ce(Job *j)
+{
+        bool grad = j->n->op == OP_LINEAR_CE_GRAD, both = grad && j->n->a.ce.both;
+        int64_t C = eval_last(j->e, j->xt[0]), V = j->x[1]->n / C, rows = j->x[0]->n / C;
+        const double *x = j->x[0]->v, *w = j->x[1]->v, *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4 : 3]->v : NULL;
+        double *loss = grad ? both ? j->y[0].v : NULL : j->y[0].v, *lse = grad ? NULL : j->y[1].v;
+        double *wt = eval_turn(w, V, C), *s = eval_scratch(V);
+        Val *d = j->y + (both ? 1 : 0);                 /* dx, dw, dbias */
+        for (int64_t i = 0; i < rows; i++) {
+                double t = j->x[2]->v[i], m = -INFINITY, z = 0;
+                if (!(t >= 0 && t < (double)V))
+                        continue;
+                memset(s, 0, (size_t)V * sizeof *s);
+                if (bias)
+                        memcpy(s, bias, (size_t)V * sizeof *s);
+                eval_mm(s, x + i * C, wt, 1, V, C);
+                for (int64_t v = 0; v < V; v++)
+                        m = fmax(m, s[v]);
+                for (int64_t v = 0; v < V; v++)
+                        z += exp(s[v] - m);
+                z = m + log(z);
+                if (loss)
+                        loss[i] = z - s[(int64_t)t];
+                if (lse)
+                        lse[i] = z;
+                if (!grad)
+                        continue;
+                for (int64_t v = 0; v < V; v++)
+                        s[v] = j->x[3]->v[i] * (exp(s[v] - z) - (v == (int64_t)t));
+                eval_mm(d[0].v + i * C, s, w, 1, C, V);
+                eval_mm(d[1].v, s, x + i * C, V, C, 1);
+                for (int64_t v = 0; bias && v < V; v++)
+                        d[2].v[v] += s[v];
+        }
+        free(wt);
+        free(s);
+}

@@ -1,0 +1,98 @@
+/* eval_update.c: ops that change stored leaves: gradients, caches, the optimiser; and the sampler. */
+#include "eval.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The stored array behind input i. */
+static Val *stored(Job *j, int i, const char *what)
+{
+        Ref r = j->n->in[i];
+        if (op_info[NODE(j->g, r)->op].cls != CLASS_LEAF)
+                error_at(j->n->loc, "%s: %%%s is not %s", op_info[j->n->op].text, NODE(j->g, r)->name, what);
+        return &j->e->leaf[r];
+}
+
+/* param, gradient -> the gradient so far.  The first of a step overwrites. */
+static void accum(Job *j)
+{
+        Eval *e = j->e;
+        Val *sum = &e->grad[j->n->in[0]];
+        bool first = e->c.micro == 0 && !j->n->a.accum.more;
+        stored(j, 0, "a parameter");
+        if (!sum->v) {
+                *sum = (Val){ eval_scratch(j->x[1]->n), j->x[1]->n, false };
+                e->held += sum->n;
+        }
+        for (int64_t i = 0; i < sum->n; i++) {
+                double s = (first ? 0 : sum->v[i]) + j->x[1]->v[i];
+                sum->v[i] = j->y[0].v[i] = e->c.round ? dt_round(DT_F32, s) : s;
+        }
+}
+
+/* state (B,S,K,D), x (B,T,K,D): rows pos[b] .. pos[b]+T-1 are written. */
+static void append(Job *j)
+{
+        Eval *e = j->e;
+        Val *state = stored(j, 0, "a state");
+        int64_t S = eval_dim(e, j->xt[0]->dim[1]), B = eval_dim(e, j->xt[1]->dim[0]), T = eval_dim(e, j->xt[1]->dim[1]);
+        int64_t C = j->x[1]->n / (B * T);
+        for (int64_t b = 0; b < B; b++)
+                for (int64_t t = 0; t < T; t++) {
+                        int64_t at = eval_position(e, b * T) + t;
+                        if (at < 0 || at >= S)
+                                error_at(j->n->loc, "%%%s: position %lld is outside of a cache of %lld", j->n->name, (long long)at, (long long)S);
+                        for (int64_t c = 0; c < C; c++) {
+                                double x = j->x[1]->v[(b * T + t) * C + c];
+                                state->v[(b * S + at) * C + c] = e->c.round ? dt_round(j->xt[0]->dt, x) : x;
+                        }
+                }
+        j->y[0] = (Val){ state->v, state->n, true };
+}
+
+/* p, g, m, v, norm^2 (codegen/kernels/update.cuh states the order of operations).
+ * A norm that is not finite changes nothing. */
+static void adamw(Job *j)
+{
+        const EvalCtx *c = &j->e->c;
+        const Node *param = NODE(j->g, j->n->in[0]);
+        Val *p = stored(j, 0, "a leaf"), *m = stored(j, 2, "a leaf"), *v = stored(j, 3, "a leaf");
+        double size = sqrt(j->x[4]->v[0]), scale = c->clip > 0 ? fmin(1, c->clip / (size + 1e-6)) : 1;
+        for (int64_t i = 0; isfinite(size) && i < p->n; i++) {
+                double g = j->x[1]->v[i] * scale;
+                bool decay = param->op == OP_PARAM ? param->a.param.decay != 0 : i < c->n_decay;
+                if (decay)
+                        p->v[i] *= 1 - c->lr * c->weight_decay;
+                m->v[i] += (1 - c->beta1) * (g - m->v[i]);
+                v->v[i] = c->beta2 * v->v[i] + (1 - c->beta2) * g * g;
+                p->v[i] -= c->lr / c->bias1 * m->v[i] / (sqrt(v->v[i]) / sqrt(c->bias2) + c->eps);
+        }
+        memcpy(j->y[0].v, p->v, (size_t)p->n * sizeof(double));
+}
+
+/* Greedy: the largest logit, the lowest index on a tie. */
+static void sample(Job *j)
+{
+        int64_t V = eval_last(j->e, j->xt[0]);
+        for (int64_t b = 0; b < j->y[0].n; b++) {
+                const double *x = j->x[0]->v + b * V;
+                int64_t best = 0;
+                for (int64_t i = 1; i < V; i++)
+                        if (x[i] > x[best] || isnan(x[best]))
+                                best = i;
+                j->y[0].v[b] = (double)best;
+        }
+}
+
+void eval_update(Job *j)
+{
+        switch (j->n->op) {
+        case OP_ACCUM:  accum(j); break;
+        case OP_APPEND: append(j); break;
+        case OP_ADAMW:  adamw(j); break;
+        case OP_SAMPLE: sample(j); break;
+        default:                                        /* sumsq */
+                for (int64_t i = 0; i < j->x[0]->n; i++)
+                        j->y[0].v[0] += j->x[0]->v[i] * j->x[0]->v[i];
+        }
+}

@@ -69,18 +69,14 @@ TGC_INLINE float dot_n(const float *x, const float *y, long n)
 /* NaN is passed over; n = 0: -inf. */
 TGC_INLINE float max_n(const float *x, long n)
 {
-        float m[TGC_VEC], t = -INFINITY;
-        for (int l = 0; l < TGC_VEC; l++)
-                m[l] = -INFINITY;
+        Vec m = vec_all(-INFINITY);
+        float t = -INFINITY;
         long i = 0;
         for (; i + TGC_VEC <= n; i += TGC_VEC)
-                for (int l = 0; l < TGC_VEC; l++)
-                        m[l] = x[i + l] > m[l] ? x[i + l] : m[l];
+                m = vec_max(vec_load(x + i), m);
         for (; i < n; i++)
                 t = x[i] > t ? x[i] : t;
-        for (int l = 0; l < TGC_VEC; l++)
-                t = m[l] > t ? m[l] : t;
-        return t;
+        return vec_top(vec_max(m, vec_all(t)));
 }
 
 /* ---- norms ------------------------------------------------------------- */

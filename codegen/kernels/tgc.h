@@ -128,15 +128,53 @@ TGC_INLINE Vec vec_load(const float *p) { Vec v; memcpy(&v, p, sizeof v); return
 TGC_INLINE void vec_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
 TGC_INLINE Vec vec_all(float x) { return x - (Vec){ 0 }; }
 
-/* Sum of the elements, always by halves. */
+/* The larger of each pair; b where a is NaN. */
+TGC_INLINE Vec vec_max(Vec a, Vec b)
+{
+#if defined __AVX512F__
+        return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined __AVX2__
+        return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+        for (int i = 0; i < TGC_VEC; i++)
+                b[i] = a[i] > b[i] ? a[i] : b[i];
+        return b;
+#endif
+}
+
+/* v with its upper h of 2h lanes in the place of the lower h; other lanes are anything. */
+TGC_INLINE Vec vec_upper(Vec v, int h)
+{
+#if defined TGC_SHUFFLE && TGC_VEC == 16
+        switch (h) {
+        case 8:  return TGC_SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
+        case 4:  return TGC_SHUFFLE(v, v, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
+        case 2:  return TGC_SHUFFLE(v, v, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
+        default: return TGC_SHUFFLE(v, v, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1);
+        }
+#else
+        Vec r = v;
+        for (int i = 0; i < h; i++)
+                r[i] = v[i + h];
+        return r;
+#endif
+}
+
+/* Sum and maximum of the elements, always by halves. */
 TGC_INLINE float vec_sum(Vec v)
 {
-        float x[TGC_VEC];
-        memcpy(x, &v, sizeof v);
+#pragma GCC unroll 4
         for (int h = TGC_VEC / 2; h; h /= 2)
-                for (int i = 0; i < h; i++)
-                        x[i] += x[i + h];
-        return x[0];
+                v += vec_upper(v, h);
+        return v[0];
+}
+
+TGC_INLINE float vec_top(Vec v)
+{
+#pragma GCC unroll 4
+        for (int h = TGC_VEC / 2; h; h /= 2)
+                v = vec_max(v, vec_upper(v, h));
+        return v[0];
 }
 
 #if defined __AVX512F__

@@ -110,7 +110,7 @@ typedef struct Emit {
         int     n_launch, cap_launch;
         Work   *work;
         int     n_work, cap_work;
-        int     batch;
+        int     most_b, most_t;         /* largest sizes of the program */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */

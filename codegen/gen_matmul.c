@@ -54,7 +54,7 @@ int64_t dim_most(Emit *e, Dim d)
         Sizes s = e->g->sizes;
         for (int i = 0; i < N_SYM; i++)
                 if (!s.v[i])
-                        s.v[i] = i == SYM_B ? 1 : 512;
+                        s.v[i] = i == SYM_B ? e->most_b : i == SYM_T ? e->most_t : 1;
         return dim_value(d, &s);
 }
 
@@ -180,11 +180,9 @@ static void matmul(Emit *e, const Group *gr)
         b.bytes += (double)b_most * ((double)m_most * (double)k_most + (double)N * (double)k_most) * dt_size[a.dt];
         const char *batch_c = dim_c(e, batch);
         if (!is_cuda(e)) {
-                const char *ty[2] = { ty(a.dt),
-                                      ty(w.dt) };
                 build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", batch_c, Mc, Nc, Kc), products,
                                arena_fmt(e->tmp, "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, %s, %s, %s, tile, &a, \1_tail);",
-                                         a.arg, ty[0], ta, a.ld, a.step, w.arg, ty[1], tb, w.ld, w.step, batch_c, Mc, Nc, Kc));
+                                         a.arg, ty(a.dt), ta, a.ld, a.step, w.arg, ty(w.dt), tb, w.ld, w.step, batch_c, Mc, Nc, Kc));
                 build_end(&b, "1");
                 return;
         }

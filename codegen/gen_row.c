@@ -111,11 +111,8 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n), per = rows_per_tile(x->n, th);
         Access gain;
-        Sizes most = e->g->sizes;
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
-        for (int i = 0; i < N_SYM; i++)
-                most.v[i] = most.v[i] ? most.v[i] : 1;
-        int64_t groups = (dim_value(x->rows, &most) + per - 1) / per;
+        int64_t groups = (dim_most(e, x->rows) + per - 1) / per;
         int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
         if (!is_cuda(e))
                 blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
@@ -299,7 +296,6 @@ void gen_column(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
         Functor x = gr->head[0], t = gr->tail[0];
-        Sizes most = e->g->sizes;
         x.rows = DIM(1);                                /* rows are the summed axes, columns the rest */
         x.n = 1;
         for (int i = 0; i < x.shape.rank; i++)
@@ -309,9 +305,7 @@ void gen_column(Emit *e, const Group *gr)
                         x.n *= x.shape.dim[i].n;
         t.n = x.n;
         t.rows = DIM(1);
-        for (int i = 0; i < N_SYM; i++)
-                most.v[i] = most.v[i] ? most.v[i] : 1;
-        int64_t rows = dim_value(x.rows, &most), col_tiles = (x.n + 255) / 256, chunks = 1;
+        int64_t rows = dim_most(e, x.rows), col_tiles = (x.n + 255) / 256, chunks = 1;
         while (is_cuda(e) && chunks * col_tiles < COLUMN_TILES && rows / chunks > 64)
                 chunks *= 2;
         const char *rows_c = dim_c(e, x.rows);

@@ -166,10 +166,10 @@ static void fill(Graph *g, Group *gr, Arena *a)
         }
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
-                if (r == gr->anchor)
+                if (r == gr->anchor || NODE(g, r)->op == OP_ITEM)
                         continue;
                 const Node *n = NODE(g, r);
-                int s = an && r < gr->anchor ? 0 : an ? -1 : -1;
+                int s = an && r < gr->anchor ? 0 : -1;
                 for (int j = 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
                         for (int o = 0; o < gr->n_out; o++)
@@ -194,16 +194,16 @@ static void fill(Graph *g, Group *gr, Arena *a)
                                                 in[c] = true;
                                 }
                 for (int i = 0; i < gr->n_nodes; i++)
-                        if (in[gr->node[i]] && gr->node[i] != gr->anchor)
+                        if (in[gr->node[i]] && gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM)
                                 push(&gr->head[k], gr->node[i], a, gr->n_nodes);
         }
         for (int i = 0; i < gr->n_nodes; i++)
-                if (gr->node[i] != gr->anchor && side[gr->node[i]] < 0)
+                if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM && side[gr->node[i]] < 0)
                         push(&gr->tail[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
         /* side results of heads that no input needs: give them to the first head */
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
-                bool have = r == gr->anchor || side[r] < 0;
+                bool have = r == gr->anchor || NODE(g, r)->op == OP_ITEM || side[r] < 0;
                 for (int k = 0; an && k < an->n_in && !have; k++)
                         for (int j = 0; j < gr->head[k].n_nodes; j++)
                                 have |= gr->head[k].node[j] == r;

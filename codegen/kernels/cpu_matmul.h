@@ -153,13 +153,16 @@ TGC_NOINLINE void pack_rows(float *to, const void *p, int ty, long at, long ld, 
  * row: for a gathered k, the source row of each, or NULL. */
 TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, long ld, int n, int k, const int *row)
 {
-        for (int j = 0; j < n; j += nr, to += nr * k) {
-                int w = n - j < nr ? n - j : nr;
-                if (w == nr && ty == TY_F32) {
-                        for (int c = 0; c < k; c++)
-                                memcpy(to + c * nr, (const float *)p + at + (row ? row[c] : c) * ld + j, 4 * (size_t)nr);
-                        continue;
+        int j = 0;
+        for (; j + 4 * nr <= n && ty == TY_F32; j += 4 * nr, to += 4 * nr * k)  /* whole cache lines of the source */
+                for (int c = 0; c < k; c++) {
+                        const float *from = (const float *)p + at + (row ? row[c] : c) * ld + j;
+#pragma GCC unroll 4
+                        for (int q = 0; q < 4; q++)
+                                memcpy(to + (q * k + c) * nr, from + q * nr, sizeof(float) * (size_t)nr);
                 }
+        for (; j < n; j += nr, to += nr * k) {
+                int w = n - j < nr ? n - j : nr;
                 for (int c = 0; c < k; c++) {
                         ty_load(ty, to + c * nr, p, at + (row ? row[c] : c) * ld + j, w);
                         for (int x = w; x < nr; x++)

@@ -1,0 +1,61 @@
+/* cpu_tail.h: what generated heads and tails call; the twin of tail.cuh. */
+#ifndef TGC_CPU_TAIL_H
+#define TGC_CPU_TAIL_H
+
+#include "cpu_math.h"
+
+/* The elements of a loop are independent although pointers might alias. */
+#if defined __clang__
+#define TGC_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TGC_IVDEP _Pragma("GCC ivdep")
+#endif
+
+#define expf fast_expf
+#define logf fast_logf
+#define tanhf fast_tanhf
+#define erff fast_erff
+#define sinf fast_sinf
+#define cosf fast_cosf
+
+TGC_INLINE void accumulate_n(float *p, const float *v, int n, int add)
+{
+        if (add)
+                for (int j = 0; j < n; j++)
+                        p[j] += v[j];
+        else
+                for (int j = 0; j < n; j++)
+                        p[j] = v[j];
+}
+
+TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float *y1)
+{
+        float s = fast_sinf(pos * freq), c = fast_cosf(pos * freq);
+        *y0 = x0 * c - x1 * s;
+        *y1 = x0 * s + x1 * c;
+}
+
+TGC_INLINE float gelu_tanh(float x)
+{
+        float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+        return x / (1.f + fast_expf(-2.f * u));
+}
+
+TGC_INLINE float gelu_tanh_grad(float x, float dy)
+{
+        float u = 0.7978845608f * (x + 0.044715f * x * x * x), s = 1.f / (1.f + fast_expf(-2.f * u));
+        return dy * (s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x));
+}
+
+TGC_INLINE float gelu_grad(float x, float dy)
+{
+        return dy * (0.5f * (1.f + fast_erff(x * 0.7071067812f)) + x * 0.3989422804f * fast_expf(-0.5f * x * x));
+}
+
+TGC_INLINE float silu_grad(float x, float dy)
+{
+        float s = 1.f / (1.f + fast_expf(-x));
+        return dy * (s + x * s * (1.f - s));
+}
+
+#endif

@@ -1,0 +1,427 @@
+/* program.c: a fused graph to one program: kernels, launches, buffers, as text. */
+#include "codegen.h"
+#include "program.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what lies in memory ------------------------------------------------- */
+
+static int part_of(const Group *gr, Ref r)      /* the functor a member is evaluated in: heads 1.., tails -1.. */
+{
+        for (int k = 0; k < MAX_IN; k++)
+                for (int i = 0; i < gr->head[k].n_nodes; i++)
+                        if (gr->head[k].node[i] == r)
+                                return 1 + k;
+        for (int o = 0; o < gr->n_out; o++) {
+                if (gr->tail[o].root == r)
+                        return -1 - o;
+                for (int i = 0; i < gr->tail[o].n_nodes; i++)
+                        if (gr->tail[o].node[i] == r)
+                                return -1 - o;
+        }
+        return 0;
+}
+
+static bool same_part(const Group *gr, Ref r, Ref reader)
+{
+        if (part_of(gr, r) == part_of(gr, reader))
+                return true;
+        /* a head's member may be evaluated in several heads */
+        for (int k = 0; k < MAX_IN; k++) {
+                bool a = false, b = false;
+                for (int i = 0; i < gr->head[k].n_nodes; i++) {
+                        a |= gr->head[k].node[i] == r;
+                        b |= gr->head[k].node[i] == reader;
+                }
+                if (a && b)
+                        return true;
+        }
+        return false;
+}
+
+/* stored[r]: some reader needs r in memory. */
+static void find_stored(Emit *e)
+{
+        Graph *g = e->g;
+        const Group **of = arena_alloc(e->m->arena, (size_t)g->n_nodes * sizeof *of);
+        for (int i = 0; i < e->n_groups; i++)
+                for (int j = 0; j < e->groups[i].n_nodes; j++)
+                        of[e->groups[i].node[j]] = &e->groups[i];
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (op_info[n->op].cls == CLASS_VIEW && n->op != OP_CONCAT && n->op != OP_ITEM)
+                        continue;                       /* its readers read what lies below */
+                for (int i = 0; i < n->n_in; i++) {
+                        Ref in = n->in[i], b = in;
+                        bool direct = true;
+                        /* through every view, the functors' own included */
+                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT) {
+                                direct &= NODE(g, b)->op == OP_RESHAPE || NODE(g, b)->op == OP_SLICE;
+                                b = NODE(g, b)->in[0];
+                        }
+                        if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) || (n->op == OP_ACCUM && i == 0))
+                                continue;
+                        if (is_virtual(g, b) && !of[b])
+                                continue;
+                        const Group *gr = of[r];
+                        bool inside = gr && gr == of[b] && direct;
+                        if (inside && r == gr->anchor) {        /* a head delivers it */
+                                bool head = false;
+                                for (int k = 0; k < n->n_in; k++)
+                                        head |= gr->head[k].root == b && gr->head[k].n_nodes && n->in[k] == in;
+                                inside = head;
+                        } else if (inside) {
+                                inside = is_member(g, r) && (n->op != OP_GATHER) && same_part(gr, b, r);
+                        }
+                        if (!inside)
+                                e->stored[b] = true;
+                }
+        }
+        for (int i = 0; i < g->n_out; i++) {
+                Ref b = g->out[i].ref;
+                while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT)
+                        b = NODE(g, b)->in[0];
+                e->stored[b] = true;
+        }
+        for (int i = 0; i < e->n_groups; i++)           /* a virtual value with a kernel of its own exists to be stored */
+                for (int j = 0; j < e->groups[i].n_nodes; j++)
+                        if (is_virtual(g, e->groups[i].node[j]))
+                                e->stored[e->groups[i].node[j]] = true;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static Ref storage(Emit *e, Ref r)      /* parts of a concat lie in the whole */
+{
+        while (e->place[r].whole)
+                r = e->place[r].whole;
+        return r;
+}
+
+static int64_t bytes_of(Emit *e, const Slot *s)
+{
+        if (s->kind == SLOT_WORK)
+                return dim_most(e, e->work[s->id].elems) * e->work[s->id].size;
+        const Type *t = &NODE(e->g, s->id)->type;
+        return dim_most(e, type_elems(t)) * dt_size[t->dt];
+}
+
+static bool in_act(Emit *e, const Slot *s)
+{
+        if (s->kind == SLOT_WORK)
+                return !e->work[s->id].keep;
+        if (s->kind != SLOT_NODE)
+                return false;
+        Op op = NODE(e->g, s->id)->op;
+        return op != OP_PARAM && op != OP_CONST && op != OP_STATE;
+}
+
+static Buffer *buffer_for(Buffer *b, int *n, const Slot *s)
+{
+        for (int i = 0; i < *n; i++)
+                if (b[i].slot.kind == s->kind && b[i].slot.id == s->id)
+                        return &b[i];
+        b[*n] = (Buffer){ .slot = *s, .first = 1 << 30, .last = -1 };
+        b[*n].slot.off = 0;
+        return &b[(*n)++];
+}
+
+static int by_size(const void *x, const void *y)
+{
+        const Buffer *a = *(Buffer *const *)x, *b = *(Buffer *const *)y;
+        if (a->bytes != b->bytes)
+                return a->bytes < b->bytes ? 1 : -1;
+        if (a->first != b->first)
+                return a->first < b->first ? -1 : 1;
+        return a->slot.id < b->slot.id ? -1 : a->slot.id > b->slot.id;
+}
+
+/* Largest first, each at the lowest offset that no buffer alive at the same time covers. */
+int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
+{
+        Graph *g = e->g;
+        int most = g->n_nodes + e->n_work + 8, n = 0;
+        Buffer *b = arena_alloc(a, (size_t)most * sizeof *b), **order;
+        int64_t total = 0;
+        for (int l = 0; l < e->n_launch; l++)
+                for (int i = 0; i < e->launch[l].n_args; i++) {
+                        Slot s = e->launch[l].arg[i];
+                        if (s.kind == SLOT_NODE)
+                                s.id = storage(e, s.id);
+                        if (!in_act(e, &s))
+                                continue;
+                        Buffer *x = buffer_for(b, &n, &s);
+                        x->first = l < x->first ? l : x->first;
+                        x->last = l > x->last ? l : x->last;
+                }
+        for (Ref r = 1; r < g->n_nodes; r++)            /* the host writes inputs before and reads outputs after */
+                if (NODE(g, r)->op == OP_INPUT) {
+                        Buffer *x = buffer_for(b, &n, &(Slot){ .kind = SLOT_NODE, .id = r });
+                        x->first = -1;
+                        x->last = e->n_launch;
+                }
+        for (int i = 0; i < g->n_out; i++) {
+                Ref r = g->out[i].ref;
+                while (!owns_storage(g, r))
+                        r = NODE(g, r)->in[0];
+                Slot s = { .kind = SLOT_NODE, .id = storage(e, r) };
+                if (NODE(g, r)->op == OP_APPEND || !in_act(e, &s))
+                        continue;
+                Buffer *x = buffer_for(b, &n, &s);
+                x->first = x->first < 0 ? -1 : x->first > e->n_launch ? 0 : x->first;
+                x->last = e->n_launch;
+        }
+        order = arena_alloc(a, (size_t)(n + 1) * sizeof *order);
+        for (int i = 0; i < n; i++) {
+                b[i].bytes = (bytes_of(e, &b[i].slot) + 255) & ~(int64_t)255;
+                b[i].name = b[i].slot.kind == SLOT_WORK ? "scratch" : NODE(g, b[i].slot.id)->name;
+                order[i] = &b[i];
+        }
+        qsort(order, (size_t)n, sizeof *order, by_size);
+        for (int i = 0; i < n; i++) {
+                Buffer *x = order[i];
+                int64_t at = 0;
+                for (bool moved = true; moved; ) {
+                        moved = false;
+                        for (int j = 0; j < i; j++) {
+                                const Buffer *y = order[j];
+                                if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes && y->offset < at + x->bytes) {
+                                        at = y->offset + y->bytes;
+                                        moved = true;
+                                }
+                        }
+                }
+                x->offset = at;
+                if (at + x->bytes > total)
+                        total = at + x->bytes;
+        }
+        *out = b;
+        *count = n;
+        return total;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static const char *io_shape(Emit *e, const Type *t)
+{
+        const char *s = dim_grid(e, type_elems(t));
+        return s;
+}
+
+static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
+{
+        for (int i = 0; i < sh->n_keep; i++)
+                if (!strcmp(sh->keep[i].name, name) && sh->keep[i].bytes == bytes)
+                        return sh->keep[i].offset;
+        if (sh->n_keep == MAX_KEEP) {
+                fprintf(stderr, "tgc: internal error: too many lasting buffers\n");
+                abort();
+        }
+        int64_t at = sh->keep_bytes;
+        sh->keep[sh->n_keep].name = arena_str(sh->arena, name);
+        sh->keep[sh->n_keep].bytes = bytes;
+        sh->keep[sh->n_keep++].offset = at;
+        sh->keep_bytes += (bytes + 255) & ~(int64_t)255;
+        return at;
+}
+
+static int64_t state_offset(Emit *e, Shared *sh, Ref r)
+{
+        const Node *n = NODE(e->g, r);
+        Type t = n->type;
+        for (int i = 0; i < sh->n_state; i++)
+                if (!strcmp(sh->state[i].name, n->name))
+                        return sh->state[i].offset;
+        for (int i = 0; i < t.rank; i++) {              /* room for the largest batch */
+                while (t.dim[i].e[SYM_B]) {
+                        t.dim[i].n *= sh->batch;
+                        t.dim[i].e[SYM_B]--;
+                }
+        }
+        int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt], b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
+        if (b > 1)
+                per *= b;
+        if (sh->n_state == MAX_STATE) {
+                fprintf(stderr, "tgc: internal error: too many caches\n");
+                abort();
+        }
+        sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
+        sh->state[sh->n_state].offset = sh->kv_bytes;
+        sh->kv_bytes += (per + 255) & ~(int64_t)255;
+        return sh->state[sh->n_state++].offset;
+}
+
+static int64_t const_offset(Emit *e, Shared *sh, Ref r)
+{
+        const Node *n = NODE(e->g, r);
+        int64_t bytes = n->a.data.n * 4;
+        char *mem = malloc((size_t)bytes + 1);
+        if (!mem)
+                abort();
+        for (int64_t i = 0; i < n->a.data.n; i++) {
+                if (n->type.dt == DT_I32)
+                        ((int32_t *)(void *)mem)[i] = (int32_t)n->a.data.data[i];
+                else
+                        ((float *)(void *)mem)[i] = (float)n->a.data.data[i];
+        }
+        for (int64_t at = 0; at + bytes <= (int64_t)sh->consts.n; at += 256)
+                if (!memcmp(sh->consts.s + at, mem, (size_t)bytes)) {
+                        free(mem);
+                        return at;
+                }
+        int64_t at = (int64_t)sh->consts.n;
+        text_put(&sh->consts, mem, (size_t)bytes);
+        free(mem);
+        while (sh->consts.n % 256)
+                text_put(&sh->consts, "", 1);
+        return at;
+}
+
+static int64_t param_offset(Emit *e, Shared *sh, Ref r)
+{
+        for (int i = 0; i < sh->n_params; i++)
+                if (!strcmp(sh->param[i].name, NODE(e->g, r)->name))
+                        return sh->param[i].offset;
+        fprintf(stderr, "tgc: internal error: parameter %%%s has no place\n", NODE(e->g, r)->name);
+        abort();
+}
+
+static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *out)
+{
+        Graph *g = e->g;
+        if (s.kind == SLOT_ARENA) {
+                text_add(out, " %s+%lld", s.arena, (long long)s.off);
+                return;
+        }
+        if (s.kind == SLOT_GRAD) {
+                text_add(out, " g+%lld", (long long)(param_offset(e, sh, s.id) * 4 + s.off));
+                return;
+        }
+        if (s.kind == SLOT_WORK && e->work[s.id].keep) {
+                text_add(out, " keep+%lld", (long long)(keep_offset(sh, e->work[s.id].keep, bytes_of(e, &s)) + s.off));
+                return;
+        }
+        if (s.kind == SLOT_NODE) {
+                Op op = NODE(g, s.id)->op;
+                if (op == OP_PARAM) {
+                        text_add(out, " w+%lld", (long long)(param_offset(e, sh, s.id) * dt_size[NODE(g, s.id)->type.dt] + s.off));
+                        return;
+                }
+                if (op == OP_CONST) {
+                        text_add(out, " const+%lld", (long long)(const_offset(e, sh, s.id) + s.off));
+                        return;
+                }
+                if (op == OP_STATE) {
+                        text_add(out, " kv+%lld", (long long)(state_offset(e, sh, s.id) + s.off));
+                        return;
+                }
+                s.id = storage(e, s.id);
+        }
+        for (int i = 0; i < n; i++)
+                if (b[i].slot.kind == s.kind && b[i].slot.id == s.id) {
+                        text_add(out, " act+%lld", (long long)(b[i].offset + s.off));
+                        return;
+                }
+        fprintf(stderr, "tgc: internal error: a buffer was not planned\n");
+        abort();
+}
+
+static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *name, Ref r, Text *out)
+{
+        Access a;
+        const Type *t = &NODE(e->g, r)->type;
+        access_of(e->g, e->place, r, &a);
+        text_add(out, "io %s %s", name, dt_name[t->dt]);
+        ref_text(e, sh, b, n, (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[t->dt] }, out);
+        text_add(out, " %s\n", io_shape(e, t));
+}
+
+static void keep_lines(Emit *e, Shared *sh, Text *out)
+{
+        for (int i = 0; i < e->n_work; i++) {
+                const char *k = e->work[i].keep;
+                Slot s = { .kind = SLOT_WORK, .id = i };
+                if (!k)
+                        continue;
+                int64_t bytes = bytes_of(e, &s);
+                if (!strcmp(k, "history") || !strcmp(k, "grad_norm") || !strcmp(k, "bad"))
+                        text_add(out, "io %s %s keep+%lld %lld\n", k, strcmp(k, "grad_norm") ? "i32" : "f32", (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
+                text_add(out, "zero keep+%lld %lld\n", (long long)keep_offset(sh, k, bytes), (long long)bytes);
+        }
+}
+
+static void memory_text(const char *name, const Buffer *b, int n, int64_t total, Text *out)
+{
+        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name, (long long)total, "offset", "bytes", "first", "last", "value");
+        for (int i = 0; i < n; i++)
+                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset, (long long)b[i].bytes, b[i].first, b[i].last, b[i].name);
+}
+
+static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
+{
+        for (int l = 0; l < e->n_launch; l++) {
+                text_add(out, "run %s grid %s args rt", e->launch[l].kernel, e->launch[l].grid);
+                for (int i = 0; i < e->launch[l].n_args; i++)
+                        ref_text(e, sh, b, n, e->launch[l].arg[i], out);
+                text_add(out, "\n");
+        }
+        text_add(out, "end\n");
+}
+
+static void emit_free(Emit *e)
+{
+        free(e->launch);
+        free(e->work);
+        arena_free(e->tmp);
+}
+
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *memory)
+{
+        Arena *a = arena_new();
+        Emit e = { .m = m, .g = g, .tmp = arena_new(), .place = place_concats(g, a), .most_t = T, .most_b = B };
+        Buffer *b;
+        int n;
+        e.stored = arena_alloc(a, (size_t)g->n_nodes);
+        e.n_groups = group_list(g, a, &e.groups);
+        find_stored(&e);
+        for (int i = 0; i < e.n_groups; i++) {
+                gen_group(&e, &e.groups[i]);
+                arena_clear(e.tmp);
+        }
+        int64_t total = plan_memory(&e, a, &b, &n);
+        if (total > sh->act_bytes)
+                sh->act_bytes = total;
+        text_add(out, "program %s B %d T %d\n", name, B, T);
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->op == OP_INPUT)
+                        io_line(&e, sh, b, n, NODE(g, r)->name, r, out);
+        for (int i = 0; i < g->n_out; i++)
+                if (NODE(g, g->out[i].ref)->op != OP_APPEND)
+                        io_line(&e, sh, b, n, g->out[i].name, g->out[i].ref, out);
+        keep_lines(&e, sh, out);
+        launches(&e, sh, b, n, out);
+        if (memory)
+                memory_text(name, b, n, total, memory);
+        emit_free(&e);
+        arena_free(a);
+}
+
+void program_update(Module *m, Shared *sh, DType dt, Text *out)
+{
+        Graph *g = graph_new("update");
+        Emit e = { .m = m, .g = g, .tmp = arena_new(), .most_t = 1, .most_b = 1 };
+        Arena *a = arena_new();
+        Buffer *b;
+        int n;
+        g->sizes = (Sizes){ { 1, 1, 1 } };
+        gen_update(&e, sh->n_train, sh->n_decay, dt);
+        int64_t total = plan_memory(&e, a, &b, &n);
+        if (total > sh->act_bytes)
+                sh->act_bytes = total;
+        text_add(out, "program update B 1 T 1\n");
+        keep_lines(&e, sh, out);
+        launches(&e, sh, b, n, out);
+        emit_free(&e);
+        arena_free(a);
+        graph_free(g);
+}

@@ -1,0 +1,29 @@
+/* program.h: what all programs of one target share, and the writer of one. */
+#ifndef TGC_CODEGEN_PROGRAM_H
+#define TGC_CODEGEN_PROGRAM_H
+
+#include "codegen.h"
+
+enum { MAX_KEEP = 64, MAX_STATE = 2048 };
+
+typedef struct ParamPlace { const char *name; int64_t offset, count; } ParamPlace;     /* elements */
+
+typedef struct Shared {
+        Arena      *arena;
+        const ParamPlace *param;
+        int         n_params;
+        int64_t     n_train, n_decay, n_all;
+        int64_t     batch;
+        int64_t     act_bytes, kv_bytes, keep_bytes;    /* arena sizes so far */
+        struct { const char *name; int64_t offset, bytes; } keep[MAX_KEEP];
+        int         n_keep;
+        struct { const char *name; int64_t offset; } state[MAX_STATE];
+        int         n_state;
+        Text        consts;                             /* bytes of arena const */
+} Shared;
+
+/* g is fused.  B, T: most sequences and tokens.  memory (may be NULL) gets the plan as a table. */
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *memory);
+void program_update(Module *m, Shared *sh, DType dt, Text *out);
+
+#endif

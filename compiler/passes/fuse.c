@@ -1,0 +1,445 @@
+/* fuse.c: decide which nodes share a kernel.  Writes Node.group; moves nothing.
+ * needs: types.   keeps: everything else.
+ *
+ * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a
+ * kernel.  Elementwise ops join the kernel that makes their input (its tail), as
+ * long as no kernel would then wait for itself; those that join nothing start a
+ * map, which later ones join.  At last a map all of whose work feeds a row op
+ * becomes that op's head.
+ *
+ * An elementwise op stays out of a tail when its input is stored anyway and a row op
+ * is its only reader: as that op's head it costs no store and no load.
+ *
+ * At level 0 nothing joins anything. */
+#include "../compiler.h"
+#include "../../codegen/codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_READS = 16, MAX_MEMBERS = 24 };
+
+typedef struct Gr {
+        Ref     anchor;                 /* 0: map */
+        int64_t n;                      /* columns of a map's domain */
+        Dim     rows;
+        int     members;
+} Gr;
+
+typedef struct Fuse {
+        Graph  *g;
+        Gr     *gr;
+        int     n;
+        Text   *why;
+        Ref    *before;                 /* accum -> the accum of the same parameter before it */
+        int    *mark, stamp;
+        Ref    *only_reader;            /* -1: several */
+} Fuse;
+
+static bool takes_tail(const Graph *g, Ref anchor, Ref root)
+{
+        switch (g->node[anchor].op) {
+        case OP_TOPK: case OP_BUCKET: case OP_SAMPLE: case OP_CE: case OP_CE_GRAD: case OP_ARGMAX: case OP_LINEAR_CE:
+                return false;
+        case OP_ATTENTION:
+                return root == anchor;
+        case OP_LINEAR_CE_GRAD:
+                return false;           /* but for accum, see join */
+        default:
+                return op_info[g->node[anchor].op].cls != CLASS_UPDATE;
+        }
+}
+
+static void refuse(Fuse *f, Ref r, int group, const char *reason)
+{
+        const Node *n = NODE(f->g, r);
+        if (f->why)
+                text_add(f->why, "%%%s = %s (%s:%d) stays out of kernel %d: %s\n", n->name, op_info[n->op].text, n->loc.file ? n->loc.file : "?",
+                         n->loc.line, group, reason);
+}
+
+/* Does node r, or what its group reads, come after group `goal`? */
+static bool depends(Fuse *f, Ref r, int goal)
+{
+        Graph *g = f->g;
+        int id = NODE(g, r)->group;
+        if (id == goal)
+                return true;
+        if (f->mark[r] == f->stamp)
+                return false;
+        f->mark[r] = f->stamp;
+        for (int i = 0; i < NODE(g, r)->n_in; i++)
+                if (depends(f, NODE(g, r)->in[i], goal))
+                        return true;
+        if (f->before[r] && depends(f, f->before[r], goal))
+                return true;
+        if (id && op_info[NODE(g, r)->op].cls != CLASS_LEAF)    /* all members of a kernel run together */
+                for (Ref s = 1; s < g->n_nodes; s++)
+                        if (NODE(g, s)->group == id && f->mark[s] != f->stamp && depends(f, s, goal))
+                                return true;
+        return false;
+}
+
+/* The columns value `in` occupies of the kernel's domain; false if it is not a
+ * value the kernel's tail or map can see. */
+static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
+{
+        Graph *g = f->g;
+        Ref b = value_base(g, in);
+        int64_t n;
+        if (NODE(g, b)->group != id)
+                return false;
+        (void)inside;
+        /* columns of b's own domain */
+        if (b == f->gr[id].anchor || (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == f->gr[id].anchor)) {
+                const Type *t = &NODE(g, b)->type;
+                Op op = NODE(g, f->gr[id].anchor)->op;
+                if (t->rank == 0 || !dim_is_const(t->dim[t->rank - 1]))
+                        return t->rank == 0 ? (*s = (Span){ 0, 1, 1 }, in == b) : false;
+                n = t->dim[t->rank - 1].n;
+                if (op == OP_ATTENTION || op == OP_ATTENTION_GRAD)
+                        n *= t->dim[t->rank - 2].n;
+                if (op == OP_COLSUM || op == OP_SCATTER || op == OP_EXPERT_GRAD)
+                        n = t->dim[t->rank - 1].n;
+                if (op == OP_COLSUM) {
+                        n = 1;
+                        for (int i = 0; i < t->rank; i++)
+                                n *= t->dim[i].n;
+                }
+        } else {
+                Dim rows;
+                if (!is_member(g, b))
+                        return false;
+                if (!f->gr[id].anchor && shape_eq(&NODE(g, b)->type, &NODE(g, b)->type)) {
+                        domain_of(&NODE(g, b)->type, &n, &rows);
+                        /* members of a map share its rows */
+                        Dim q;
+                        if (!dim_div(type_elems(&NODE(g, b)->type), f->gr[id].rows, &q) || !dim_is_const(q))
+                                return false;
+                        n = q.n;
+                } else {
+                        Ref root = f->gr[id].anchor;
+                        Dim total = type_elems(&NODE(g, b)->type), q, rows_of;
+                        const Type *t = &NODE(g, root)->type;
+                        if (NODE(g, root)->op == OP_ATTENTION || NODE(g, root)->op == OP_ATTENTION_GRAD)
+                                rows_of = dim_mul(t->dim[0], t->dim[1]);
+                        else if (NODE(g, root)->op == OP_COLSUM)
+                                rows_of = DIM(1);
+                        else
+                                rows_of = type_rows(t);
+                        if (!dim_div(total, rows_of, &q) || !dim_is_const(q))
+                                return false;
+                        n = q.n;
+                }
+        }
+        return span_of(g, in, b, n, s);
+}
+
+/* The trailing dimensions of t make up n columns exactly. */
+static bool fits(const Type *t, int64_t n)
+{
+        int64_t c = 1;
+        int i = t->rank;
+        while (i > 0 && c < n && dim_is_const(t->dim[i - 1]))
+                c *= t->dim[--i].n;
+        return c == n;
+}
+
+static Ref tail_root(Fuse *f, int id, Ref r)
+{
+        Graph *g = f->g;
+        Ref b = value_base(g, r);
+        if (NODE(g, b)->group != id)
+                return 0;
+        if (!is_member(g, b))
+                return b;
+        for (int i = 0; i < NODE(g, b)->n_in; i++) {
+                Ref x = tail_root(f, id, NODE(g, b)->in[i]);
+                if (x)
+                        return x;
+        }
+        return 0;
+}
+
+/* May member r join kernel id?  Gives a reason where not. */
+static const char *join(Fuse *f, Ref r, int id)
+{
+        Graph *g = f->g;
+        const Node *n = NODE(g, r);
+        Gr *k = &f->gr[id];
+        int from_inside = 0, outside = 0;
+        Span first = { 0 };
+        Ref root = 0;
+        if (k->members >= MAX_MEMBERS)
+                return "it is large already";
+        for (int i = 0; i < n->n_in; i++) {
+                Ref in = n->in[i], b = value_base(g, in);
+                Span s;
+                if ((n->op == OP_ACCUM || n->op == OP_APPEND) && i == 0)
+                        continue;
+                if (is_virtual(g, b) || op_info[NODE(g, b)->op].cls == CLASS_LEAF)
+                        continue;
+                if (NODE(g, b)->group != id) {
+                        f->stamp++;
+                        if (depends(f, in, id))
+                                return "another input waits for that kernel";
+                        outside++;
+                        continue;
+                }
+                if (n->op == OP_GATHER)
+                        return "a gather reads whole rows";
+                if (n->op == OP_ROPE && i == 1)
+                        return "frequencies are read from memory";
+                if (!seen(f, id, in, NULL, &s))
+                        return "it sees the value through a view that a tail cannot follow";
+                if (k->anchor) {
+                        Ref t = tail_root(f, id, in);
+                        Ref ao = t ? anchor_output(g, t) : 0;
+                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM && in == t && NODE(g, t)->uses == 1 && t != k->anchor;
+                        if (!ao || (!takes_tail(g, k->anchor, t) && !accum_of_loss))
+                                return "that kernel writes its result itself";
+                        if (root && t != root)
+                                return "it needs two results of that kernel";
+                        root = t;
+                }
+                /* broadcasting an inner value would compute it again */
+                Type want = n->op == OP_APPEND ? NODE(g, n->in[1])->type : n->type;
+                if (n->op == OP_INTERLEAVE)
+                        want.dim[want.rank - 1].n /= 2;
+                if (!dim_eq(type_elems(&want), type_elems(&NODE(g, in)->type)))
+                        return "it stretches the value";
+                if (!fits(&want, s.len))
+                        return "its shape does not fit the kernel's columns";
+                if (from_inside && (s.start != first.start || s.len != first.len || s.step != first.step)) {
+                        /* the two halves of pairs meet in one loop; slices of different columns do not */
+                        if (!(s.step == 2 && first.step == 2 && s.len == first.len))
+                                return "its inputs lie in different columns";
+                }
+                if (!from_inside)
+                        first = s;
+                from_inside++;
+        }
+        if (!from_inside)
+                return "it reads nothing of that kernel";
+        if (outside > MAX_READS)
+                return "it reads too many values";
+        return NULL;
+}
+
+static bool is_row_anchor(const Graph *g, Ref r)
+{
+        Class c = op_info[g->node[r].op].cls;
+        Op op = g->node[r].op;
+        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL || op == OP_SCATTER || op == OP_COMBINE;
+}
+
+static int new_group(Fuse *f, Ref anchor, Ref first)
+{
+        Gr *k = &f->gr[++f->n];
+        *k = (Gr){ .anchor = anchor };
+        if (!anchor) {
+                const Type *t = &NODE(f->g, first)->type;
+                if (NODE(f->g, first)->op == OP_APPEND)
+                        t = &NODE(f->g, NODE(f->g, first)->in[1])->type;
+                domain_of(t, &k->n, &k->rows);
+                if (NODE(f->g, first)->op == OP_INTERLEAVE)
+                        k->n /= 2;
+        }
+        return f->n;
+}
+
+static void enter(Fuse *f, Ref r, int id)
+{
+        NODE(f->g, r)->group = id;
+        f->gr[id].members++;
+}
+
+/* Put all of map `from` into map or tail `to`. */
+static bool merge(Fuse *f, int from, int to)
+{
+        Graph *g = f->g;
+        if (f->gr[from].anchor || f->gr[to].anchor || !dim_eq(f->gr[from].rows, f->gr[to].rows) || f->gr[from].n != f->gr[to].n ||
+            f->gr[from].members + f->gr[to].members > MAX_MEMBERS)
+                return false;
+        for (Ref r = 1; r < g->n_nodes; r++)            /* nothing between the two */
+                if (NODE(g, r)->group == from || NODE(g, r)->group == to) {
+                        int other = NODE(g, r)->group == from ? to : from;
+                        for (int i = 0; i < NODE(g, r)->n_in; i++) {
+                                Ref b = value_base(g, NODE(g, r)->in[i]);
+                                int gb = NODE(g, b)->group;
+                                if (gb == from || gb == to)
+                                        continue;
+                                f->stamp++;
+                                if (depends(f, b, other))
+                                        return false;
+                        }
+                }
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->group == from)
+                        NODE(g, r)->group = to;
+        f->gr[to].members += f->gr[from].members;
+        f->gr[from].members = 0;
+        return true;
+}
+
+static void place_member(Fuse *f, Ref r, int level)
+{
+        Graph *g = f->g;
+        const Node *n = NODE(g, r);
+        int best = 0;
+        bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 && is_row_anchor(g, f->only_reader[r]);
+        for (int i = n->n_in - 1; level && i >= 0; i--) {
+                Ref b = value_base(g, n->in[i]);
+                int id = NODE(g, b)->group;
+                const char *no;
+                if (!id || id == best)
+                        continue;
+                if ((no = join(f, r, id))) {
+                        refuse(f, r, id, no);
+                        continue;
+                }
+                if (for_head && f->gr[id].anchor && NODE(g, b)->uses > 1) {
+                        refuse(f, r, id, "it is cheaper as the head of the row op that reads it");
+                        continue;
+                }
+                if (!best || f->gr[id].anchor || id > best)
+                        best = id;
+        }
+        if (!best)
+                best = new_group(f, 0, r);
+        enter(f, r, best);
+        for (int i = 0; level && i < n->n_in; i++) {    /* maps that feed the same map become one */
+                Ref b = value_base(g, n->in[i]);
+                int id = NODE(g, b)->group;
+                if (id && id != best && b == n->in[i] && dim_eq(type_elems(&NODE(g, b)->type), type_elems(&n->type)))
+                        merge(f, id, best);
+        }
+}
+
+/* A map whose every member lies in the domain of the anchor's input becomes its head. */
+static void take_heads(Fuse *f, Ref r)
+{
+        Graph *g = f->g;
+        const Node *n = NODE(g, r);
+        int id = n->group;
+        for (int k = 0; k < n->n_in; k++) {
+                Ref b = n->in[k];
+                int m = NODE(g, b)->group, count = 0;
+                const Type *t = &NODE(g, b)->type;
+                if (!m || m == id || f->gr[m].anchor || !is_member(g, b) || t->rank == 0)
+                        continue;
+                if (!(is_row_anchor(g, r) || n->op == OP_TOPK || n->op == OP_TOPK_GRAD))
+                        continue;
+                if ((n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && k > 0)
+                        continue;
+                if ((n->op == OP_RMSNORM_BACK || n->op == OP_LAYERNORM_BACK) && k == 2)
+                        continue;
+                if (n->op == OP_SCATTER && k > 0)
+                        continue;
+                bool ok = true;
+                int64_t cols = t->dim[t->rank - 1].n;
+                if (n->op == OP_COLSUM) {
+                        cols = 1;
+                        for (int i = (int)n->a.k.k; i < t->rank; i++)
+                                cols *= t->dim[i].n;
+                }
+                if (!dim_is_const(t->dim[t->rank - 1]))
+                        ok = false;
+                for (Ref s = 1; s < g->n_nodes && ok; s++) {
+                        if (NODE(g, s)->group != m)
+                                continue;
+                        count++;
+                        /* one domain: a row op's head sees rows of the last axis */
+                        ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) && NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
+                             NODE(g, s)->op != OP_ACCUM && NODE(g, s)->op != OP_APPEND;
+                        for (int i = 0; i < NODE(g, s)->n_in && ok; i++) {
+                                Ref in = NODE(g, s)->in[i], base = value_base(g, in);
+                                if (NODE(g, base)->group == m)
+                                        ok = in == base;
+                                else {
+                                        f->stamp++;
+                                        ok = !depends(f, in, id);
+                                }
+                        }
+                }
+                /* heads that store read nothing they store; scatter and combine call heads for other rows than their own */
+                for (Ref s = 1; s < g->n_nodes && ok; s++)
+                        if (NODE(g, s)->group == m && s != b)
+                                for (Ref u = s + 1; u < g->n_nodes && ok; u++)
+                                        for (int i = 0; i < NODE(g, u)->n_in; i++)
+                                                if (value_base(g, NODE(g, u)->in[i]) == s && NODE(g, u)->group != m && (n->op == OP_SCATTER || n->op == OP_COMBINE))
+                                                        ok = false;
+                if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
+                        ok = false;
+                /* the other inputs of the anchor must not wait for the head's other readers */
+                if (!ok) {
+                        refuse(f, b, id, "it does not fit the rows of the op that reads it");
+                        continue;
+                }
+                for (int i = 0; i < n->n_in && ok; i++) {
+                        if (NODE(g, value_base(g, n->in[i]))->group == m)
+                                continue;
+                        f->stamp++;
+                        ok = !depends(f, n->in[i], m);
+                }
+                if (!ok)
+                        continue;
+                (void)count;
+                for (Ref s = 1; s < g->n_nodes; s++)
+                        if (NODE(g, s)->group == m)
+                                enter(f, s, id);
+                f->gr[m].members = 0;
+        }
+}
+
+void fuse(Graph *g, Arena *tmp, int level, Text *why)
+{
+        size_t n = (size_t)g->n_nodes;
+        Fuse f = { .g = g, .why = why };
+        Ref *accum = arena_alloc(tmp, n * sizeof *accum);
+        f.gr = arena_alloc(tmp, (n + 1) * sizeof *f.gr);
+        f.before = arena_alloc(tmp, n * sizeof *f.before);
+        f.mark = arena_alloc(tmp, n * sizeof *f.mark);
+        f.only_reader = arena_alloc(tmp, n * sizeof *f.only_reader);
+        graph_count_uses(g);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                NODE(g, r)->group = 0;
+                for (int i = 0; i < NODE(g, r)->n_in; i++)
+                        f.only_reader[NODE(g, r)->in[i]] = f.only_reader[NODE(g, r)->in[i]] ? -1 : r;
+                if (NODE(g, r)->op == OP_ACCUM) {
+                        f.before[r] = accum[NODE(g, r)->in[0]];
+                        accum[NODE(g, r)->in[0]] = r;
+                }
+        }
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                Node *x = NODE(g, r);
+                Class c = op_info[x->op].cls;
+                if (is_member(g, r)) {
+                        place_member(&f, r, level);
+                } else if (x->op == OP_ITEM) {
+                        x->group = NODE(g, x->in[0])->group;
+                } else if (c != CLASS_LEAF && c != CLASS_VIEW && !is_virtual(g, r)) {
+                        enter(&f, r, new_group(&f, r, r));
+                        if (level)
+                                take_heads(&f, r);
+                }
+        }
+        /* what is computed wherever it is read still needs a place if an anchor or the outside reads it whole */
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                if (!is_virtual(g, r))
+                        continue;
+                bool whole = false;
+                for (int i = 0; i < g->n_out; i++)
+                        whole |= value_base(g, g->out[i].ref) == r;
+                for (Ref u = r + 1; u < g->n_nodes && !whole; u++) {
+                        if (is_member(g, u) || op_info[NODE(g, u)->op].cls == CLASS_VIEW) {
+                                for (int i = 0; i < NODE(g, u)->n_in; i++)
+                                        whole |= NODE(g, u)->in[i] == r && (NODE(g, u)->op == OP_EXPAND || NODE(g, u)->op == OP_TRANSPOSE || NODE(g, u)->op == OP_CONCAT);
+                                continue;
+                        }
+                        for (int i = 0; i < NODE(g, u)->n_in; i++)
+                                whole |= value_base(g, NODE(g, u)->in[i]) == r;
+                }
+                if (whole)
+                        enter(&f, r, new_group(&f, 0, r));
+        }
+}

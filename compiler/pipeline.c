@@ -1,0 +1,414 @@
+/* pipeline.c: the road from a model to programs.
+ *
+ * The model's one forward graph is cleaned and its linears are merged; then every
+ * program gets a copy of it and goes down the table of passes below.  After each
+ * entry the scratch arena is emptied and the graph verified. */
+#include "compiler.h"
+#include "../codegen/program.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16, TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
+
+typedef struct Ctx { const CompileOptions *o; Text *why; } Ctx;
+
+static void run_simplify(Graph *g, Arena *t, Ctx *c) { (void)c; simplify(g, t); }
+static void run_fuse_loss(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss(g, t); }
+static void run_differentiate(Graph *g, Arena *t, Ctx *c) { (void)c; differentiate(g, t); }
+static void run_fuse_loss_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss_grad(g, t); }
+static void run_fuse_norm_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_norm_grad(g, t); }
+static void run_cache_kv(Graph *g, Arena *t, Ctx *c) { (void)c; cache_kv(g, t); }
+static void run_precision(Graph *g, Arena *t, Ctx *c) { (void)t; precision(g, c->o->dtype); }
+static void run_materialize(Graph *g, Arena *t, Ctx *c) { (void)c; materialize(g, t); }
+static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->why); }
+static void run_sweep(Graph *g, Arena *t, Ctx *c) { (void)t, (void)c; graph_sweep(g); }
+
+typedef struct Pass {
+        const char *name;
+        unsigned    programs;           /* in which programs it runs */
+        int         opt;                /* least -O level */
+        void      (*run)(Graph *g, Arena *tmp, Ctx *c);
+} Pass;
+
+static const Pass passes[] = {
+        { "sweep",          ~0u,    0, run_sweep },
+        { "fuse_loss",      TRAINS, 1, run_fuse_loss },         /* before differentiate: its gradient rule is the chunked one */
+        { "differentiate",  STEP,   0, run_differentiate },
+        { "cache_kv",       CACHED, 0, run_cache_kv },
+        { "simplify",       ~0u,    0, run_simplify },
+        { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
+        { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
+        { "precision",      ~0u,    0, run_precision },
+        { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
+        { "fuse",           ~0u,    0, run_fuse },
+};
+
+/* ---- a program's own copy of the forward graph --------------------------- */
+
+typedef struct Spec {
+        const char *name;
+        unsigned    kind;
+        int         B, T;               /* most; */
+        Sizes       fixed;              /* sizes that are known; 0: run time */
+        const char *outputs[4];         /* kept outputs */
+} Spec;
+
+static Dim bind_dim(Dim d, const Sizes *s)
+{
+        for (int i = 0; i < N_SYM; i++)
+                while (d.e[i] && s->v[i]) {
+                        d.n *= s->v[i];
+                        d.e[i]--;
+                }
+        return d;
+}
+
+typedef struct Bind { const Sizes *s; bool drop; } Bind;
+
+/* Known sizes become constants; outside of training steps dropout is the identity. */
+static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const Bind *b = ctx;
+        if (NODE(old, r)->op == OP_DROPOUT && !b->drop)
+                return map[NODE(old, r)->in[0]];
+        Ref n = graph_copy_node(old, r, g, map);
+        Node *x = NODE(g, n);
+        for (int i = 0; i < x->type.rank; i++)
+                x->type.dim[i] = bind_dim(x->type.dim[i], b->s);
+        if (!b->drop && x->op == OP_ATTENTION)
+                x->a.att.p = 0;
+        return n;
+}
+
+static Ref visit_copy(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        (void)ctx;
+        return graph_copy_node(old, r, g, map);
+}
+
+static Graph *copy_graph(const Graph *from, const char *name)
+{
+        Graph *g = graph_new(name);
+        Arena *a = g->arena;
+        const char *n = g->name;
+        *g = *from;
+        g->arena = a;
+        g->name = n;
+        g->out = NULL;
+        g->n_out = g->cap_out = 0;
+        for (int i = 0; i < from->n_out; i++)
+                graph_output(g, from->out[i].name, from->out[i].ref);
+        graph_rebuild(g, visit_copy, NULL);             /* nodes now lie in the new arena; strings stay with the model */
+        return g;
+}
+
+static bool wanted(const Spec *s, const char *output)
+{
+        for (int i = 0; i < 4 && s->outputs[i]; i++)
+                if (!strcmp(s->outputs[i], output))
+                        return true;
+        return false;
+}
+
+static bool has_input(const Graph *g, const char *name) { return graph_find(g, name) != 0; }
+
+/* Inputs that nothing reads any more (targets, where only logits are wanted). */
+static Ref visit_used(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        (void)ctx;
+        if (NODE(old, r)->op == OP_INPUT && !NODE(old, r)->uses)
+                return 0;
+        return graph_copy_node(old, r, g, map);
+}
+
+static Graph *specialise(const Model *m, const Spec *s, Arena *tmp)
+{
+        Graph *g = copy_graph(m->graph, s->name);
+        Bind b = { &s->fixed, s->kind == STEP };
+        int k = 0;
+        for (int i = 0; i < g->n_out; i++)
+                if (wanted(s, g->out[i].name))
+                        g->out[k++] = g->out[i];
+        g->n_out = k;
+        graph_rebuild(g, visit_bind, &b);
+        g->sizes = s->fixed;
+        graph_sweep(g);
+        graph_count_uses(g);
+        graph_rebuild(g, visit_used, NULL);
+        (void)tmp;
+        return g;
+}
+
+/* prefill: the caches are its results.  decode: a sampler after the logits. */
+static void finish_outputs(Graph *g, const Spec *s)
+{
+        if (s->kind == PREFILL) {
+                g->n_out = 0;
+                for (Ref r = 1; r < g->n_nodes; r++)
+                        if (NODE(g, r)->op == OP_APPEND)
+                                graph_output(g, NODE(g, r)->name, r);
+                graph_sweep(g);
+        } else if (s->kind == DECODE) {
+                Ref l = graph_out(g, "logits");
+                Type t = type_of(NODE(g, l)->type.dt, 2, NODE(g, l)->type.dim[0], NODE(g, l)->type.dim[NODE(g, l)->type.rank - 1]);
+                l = graph_reshape(g, l, t);
+                g->n_out = 0;
+                graph_output(g, "logits", l);
+                graph_output(g, "next", graph_add(g, OP_SAMPLE, &l, 1, NULL, NODE(g, l)->loc, "next"));
+        }
+}
+
+static double now(void)
+{
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct Clock { double t[sizeof passes / sizeof *passes]; double codegen; } Clock;
+
+static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, Compiled *out, Clock *clock)
+{
+        Arena *tmp = arena_new();
+        Graph *g = specialise(m, s, tmp);
+        Ctx c = { o, &out->why };
+        for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+                const Pass *p = &passes[i];
+                double t0 = now();
+                if (!(p->programs & s->kind) || o->opt < p->opt)
+                        continue;
+                if (!strcmp(p->name, "precision"))
+                        finish_outputs(g, s);
+                p->run(g, tmp, &c);
+                arena_clear(tmp);
+                verify(g, p->name);
+                if (o->print_after && (!strcmp(o->print_after, p->name) || !strcmp(o->print_after, "all"))) {
+                        text_add(&out->passes, "# %s, after %s\n", s->name, p->name);
+                        graph_print(g, &out->passes, PRINT_LOC | PRINT_GROUP);
+                }
+                clock->t[i] += now() - t0;
+        }
+        arena_free(tmp);
+        return g;
+}
+
+/* ---- parameters ---------------------------------------------------------- */
+
+static int rank_of(const Node *n) { return !n->a.param.trainable ? 2 : n->a.param.decay ? 0 : 1; }
+
+/* Trainable ones with weight decay first, then trainable, then frozen; in order of the graph within each. */
+static void lay_out(const Graph *g, Shared *sh)
+{
+        int n = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                n += g->node[r].op == OP_PARAM;
+        ParamPlace *p = arena_alloc(sh->arena, (size_t)(n + 1) * sizeof *p);
+        int64_t at = 0;
+        sh->param = p;
+        for (int k = 0; k < 3; k++) {
+                for (Ref r = 1; r < g->n_nodes; r++) {
+                        const Node *x = &g->node[r];
+                        if (x->op != OP_PARAM || rank_of(x) != k)
+                                continue;
+                        p[sh->n_params++] = (ParamPlace){ x->name, at, type_elems(&x->type).n };
+                        at += (type_elems(&x->type).n + 127) / 128 * 128;
+                }
+                if (k == 0)
+                        sh->n_decay = at;
+                if (k <= 1)
+                        sh->n_train = at;
+        }
+        sh->n_all = at;
+}
+
+static void init_text(const Node *n, Text *t)
+{
+        char a[32], b[32];
+        num_text(n->a.param.a, a);
+        num_text(n->a.param.b, b);
+        switch (n->a.param.init) {
+        case INIT_ONES: text_add(t, "ones"); break;
+        case INIT_NORMAL: text_add(t, "normal %s", a); break;
+        case INIT_UNIFORM: text_add(t, "uniform %s %s", a, b); break;
+        case INIT_VALUE: text_add(t, "value %s", a); break;
+        default: text_add(t, "zeros");
+        }
+}
+
+static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, int ctx, int chunk, Text *t)
+{
+        const Graph *g = m->graph;
+        text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n", m->name, dt_name[o->dtype],
+                 o->infer && o->train ? "both" : o->train ? "train" : "infer", (long long)m->vocab, ctx, o->batch, chunk);
+        text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                if (n->op != OP_PARAM)
+                        continue;
+                int64_t at = 0;
+                for (int i = 0; i < sh->n_params; i++)
+                        if (!strcmp(sh->param[i].name, n->name))
+                                at = sh->param[i].offset;
+                text_add(t, "param %s ", n->name);
+                for (int i = 0; i < n->type.rank; i++)
+                        text_add(t, "%s%lld", i ? "x" : "", (long long)n->type.dim[i].n);
+                if (!n->type.rank)
+                        text_add(t, "1");
+                text_add(t, " %lld %s ", (long long)at, n->a.param.trainable ? "trainable" : "frozen");
+                init_text(n, t);
+                text_add(t, "\n");
+        }
+        for (int i = 0; i < m->n_map; i++) {
+                const MapLine *l = &m->map[i];
+                text_add(t, "map %s", l->param);
+                if (l->end) {
+                        text_add(t, "[%lld:%lld", (long long)l->begin, (long long)l->end);
+                        if (l->step != 1)
+                                text_add(t, ":%lld", (long long)l->step);
+                        text_add(t, "]");
+                } else if (*l->deeper) {
+                        text_add(t, "[:]");
+                }
+                text_add(t, "%s %s\n", l->deeper, l->rest);
+        }
+        for (int i = 0; i < m->n_ignore; i++)
+                text_add(t, "map ignore %s\n", m->ignore[i]);
+        text_add(t, "%s", m->meta);
+}
+
+/* ---- programs ------------------------------------------------------------ */
+
+static void arenas(const Shared *sh, DType dt, bool train, Text *t)
+{
+        text_add(t, "arena w %lld\n", (long long)(sh->n_all * dt_size[dt]));
+        if (train) {
+                if (dt != DT_F32)
+                        text_add(t, "arena p %lld\n", (long long)sh->n_train * 4);
+                for (int i = 0; i < 3; i++)
+                        text_add(t, "arena %c %lld\n", "gmv"[i], (long long)sh->n_train * 4);
+        }
+        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n, (long long)sh->kv_bytes,
+                 (long long)sh->keep_bytes, (long long)sh->act_bytes);
+}
+
+static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)
+{
+        Graph *g = m->graph;
+        int n = 0;
+        bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
+        if (o->train) {
+                if (!loss || !has_input(g, "targets"))
+                        error_at((Loc){ m->name, 0, 0 }, "the model returns no loss (or has no input `targets`), so it cannot be trained; compile with --mode infer");
+                Sizes z = { { o->batch, block, 0 } };
+                s[n++] = (Spec){ "step", STEP, o->batch, block, z, { "loss", "aux_loss" } };
+                s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss" } };
+        }
+        if (o->infer) {
+                if (!logits)
+                        error_at((Loc){ m->name, 0, 0 }, "the model returns no logits, so it cannot be run; compile with --mode train");
+                s[n++] = (Spec){ "prefill", PREFILL, o->batch, chunk, { { o->batch == 1, 0, ctx } }, { "logits" } };
+                s[n++] = (Spec){ "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
+                for (int b = 1; b < o->batch; b *= 2) {
+                        static const char *const name[] = { "decode1", "decode2", "decode4", "decode8", "decode16", "decode32", "decode64", "decode128" };
+                        int k = 0;
+                        while (1 << k < b)
+                                k++;
+                        s[n++] = (Spec){ name[k], DECODE, b, 1, { { b, 1, ctx } }, { "logits" } };
+                }
+                s[n++] = (Spec){ "decode", DECODE, o->batch, 1, { { o->batch, 1, ctx } }, { "logits" } };
+        }
+        return n;
+}
+
+static void fused_text(const Module *m, Text *t)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                const Kernel *k = &m->kernel[i];
+                text_add(t, "kernel %s  threads %d  shared %d  flops %.3g  bytes %.3g\n", k->name, k->threads, k->smem, k->flops, k->bytes);
+                for (const char *s = k->where; *s; ) {
+                        size_t n = strcspn(s, "\n");
+                        text_add(t, "    %.*s\n", (int)n, s);
+                        s += n + (s[n] == '\n');
+                }
+        }
+}
+
+void compile(Model *m, const CompileOptions *o, Compiled *out)
+{
+        Spec spec[24];
+        Graph *g[24];
+        Arena *tmp = arena_new();
+        Clock clock = { { 0 }, 0 };
+        int ctx = o->ctx ? o->ctx : (int)m->ctx, chunk = o->chunk ? o->chunk : ctx < 512 ? ctx : 512, block = o->block ? o->block : (int)m->ctx, n;
+        memset(out, 0, sizeof *out);
+        simplify(m->graph, tmp);
+        verify(m->graph, "simplify");
+        arena_clear(tmp);
+        if (o->opt >= 1) {
+                merge_linears(m, tmp);
+                verify(m->graph, "merge_linears");
+        }
+        arena_free(tmp);
+        graph_print(m->graph, &out->ir, PRINT_LOC);
+        n = specs_of(m, o, ctx, chunk, block, spec);
+        for (int i = 0; i < n; i++) {
+                g[i] = run_passes(m, &spec[i], o, out, &clock);
+                graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
+        }
+        for (int target = 0; target < N_TARGETS; target++) {
+                Shared sh = { .arena = arena_new(), .batch = o->batch };
+                Module *mod = module_new(sh.arena, target);
+                Text programs = { 0 }, kernels = { 0 };
+                double t0 = now();
+                if (target == TARGET_CUDA ? !o->cuda : !o->cpu) {
+                        arena_free(sh.arena);
+                        continue;
+                }
+                lay_out(m->graph, &sh);
+                sh.consts = out->consts;                /* one table of constants for both targets */
+                if (!out->manifest.s)
+                        manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
+                for (int i = 0; i < n; i++)
+                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs, &out->memory);
+                if (o->train)
+                        program_update(mod, &sh, o->dtype, &programs);
+                Text *t = &out->program[target];
+                text_add(t, "tgc-program 1\n");
+                arenas(&sh, o->dtype, o->train, t);
+                module_text(mod, &kernels, &out->source[target]);
+                text_put(t, kernels.s ? kernels.s : "", kernels.n);
+                text_put(t, programs.s ? programs.s : "", programs.n);
+                if (!out->fused.s || target == TARGET_CUDA)
+                        fused_text(mod, &out->fused);
+                out->consts = sh.consts;
+                out->n_kernels[target] = mod->n_kernels;
+                text_free(&programs);
+                text_free(&kernels);
+                arena_free(sh.arena);
+                clock.codegen += now() - t0;
+        }
+        if (o->time_passes) {
+                for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+                        text_add(&out->times, "%-16s %8.3f ms\n", passes[i].name, clock.t[i] * 1e3);
+                text_add(&out->times, "%-16s %8.3f ms\n", "code generation", clock.codegen * 1e3);
+        }
+        for (int i = 0; i < n; i++)
+                graph_free(g[i]);
+}
+
+void compiled_free(Compiled *c)
+{
+        text_free(&c->manifest);
+        text_free(&c->ir);
+        text_free(&c->fused);
+        text_free(&c->why);
+        text_free(&c->memory);
+        text_free(&c->passes);
+        text_free(&c->times);
+        text_free(&c->consts);
+        for (int i = 0; i < 2; i++) {
+                text_free(&c->program[i]);
+                text_free(&c->source[i]);
+        }
+}

@@ -210,24 +210,24 @@ TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, lo
 TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
 {
         Vec s = vec_all(0.f), q = vec_all(0.f);
-        float tail = 0.f, m = 0.f;
-        long k = 0;
+        float rest = 0.f, m = 0.f;
+        long whole = K - K % TGC_VEC;
         if (norm == NORM_LAYER) {
-                for (; k + TGC_VEC <= K; k += TGC_VEC)
+                for (long k = 0; k < whole; k += TGC_VEC)
                         s += vec_load(x + k);
-                for (; k < K; k++)
-                        tail += x[k];
-                m = (vec_sum(s) + tail) / (float)K;
+                for (long k = whole; k < K; k++)
+                        rest += x[k];
+                m = (vec_sum(s) + rest) / (float)K;
         }
-        tail = 0.f;
-        for (k = 0; k + TGC_VEC <= K; k += TGC_VEC) {
+        rest = 0.f;
+        for (long k = 0; k < whole; k += TGC_VEC) {
                 Vec d = vec_load(x + k) - m;
                 q = d * d + q;
         }
-        for (; k < K; k++)
-                tail += (x[k] - m) * (x[k] - m);
-        float rstd = 1.f / sqrtf((vec_sum(q) + tail) / (float)K + eps);
-        for (k = 0; k < K; k++)
+        for (long k = whole; k < K; k++)
+                rest += (x[k] - m) * (x[k] - m);
+        float rstd = 1.f / sqrtf((vec_sum(q) + rest) / (float)K + eps);
+        for (long k = 0; k < K; k++)
                 x[k] = (x[k] - m) * rstd;
         *mean = m;
         return rstd;

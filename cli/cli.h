@@ -1,0 +1,117 @@
+/* cli.h: what the commands share.  Functions are grouped by the file that
+ * defines them.  Data goes to stdout, talk to stderr. */
+#ifndef TGC_CLI_H
+#define TGC_CLI_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "option.h"
+#include "../runtime/err.h"
+#include "../runtime/plan.h"
+#include "../runtime/tokenizer.h"
+
+/* ---- say.c: talk ---- */
+
+typedef struct Say { bool quiet, color, tty; } Say;
+Say  say_new(const Args *a);                    /* NO_COLOR, TGC_LOG=quiet, --quiet */
+void say(const Say *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void say_error(const char *msg);                /* "tgc: error: MSG", or the message's own place first */
+/* A line that is written over by the next one; on a terminal only. */
+void say_bar(const Say *s, double part, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void say_bar_end(const Say *s);
+double clock_s(void);
+const char *text_bytes(char *buf, size_t cap, double bytes);    /* "1.50 GB" */
+const char *text_count_si(char *buf, size_t cap, double n);     /* "124.4M" */
+int  out_done(Err *e);                          /* flush stdout; TGC_IO when it could not take all */
+
+/* ---- signals.c ---- */
+
+/* Without signals_defer a signal ends the process at once.  With it the first one
+ * is kept for signal_seen, the second ends. */
+void signals_install(void);
+void signals_defer(void);
+int  signal_seen(void);                         /* 0, SIGINT or SIGTERM */
+
+/* ---- utf8.c ---- */
+
+/* Bytes of s that may be printed now: all but a sequence at the end that further
+ * bytes could complete. */
+size_t utf8_ready(const char *s, size_t n);
+
+/* ---- build.c: the compiler's side ---- */
+
+enum { BUILD_INFER = 1, BUILD_TRAIN = 2 };
+
+typedef enum { MODEL_PLAN, MODEL_LUA, MODEL_JSON, MODEL_HF, MODEL_LLAMA2C, MODEL_GGUF } ModelKind;
+
+typedef struct BuildOptions {
+        ModelKind   kind;
+        const char *model;
+        const char *dtype;              /* f32 bf16 f16 */
+        const char **define; int n_define;
+        int         mode;               /* BUILD_* */
+        int         opt, batch, ctx, chunk, block;
+        bool        cuda, cpu, recompute, time_passes;
+        const char *print_after;
+        int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
+} BuildOptions;
+
+/* Read and compile: adds every section but tokenizer, weights and machine code. */
+int  build_plan(Plan *p, const BuildOptions *o, Err *e);
+
+/* ---- load.c: PLAN or MODEL to a plan in memory ---- */
+
+typedef struct Loaded {
+        Plan      plan;
+        void     *weights;              /* owned, when they were imported here */
+        Tokenizer *tok;                 /* NULL: none */
+        ModelKind kind;
+        double    seconds;              /* to read and compile */
+} Loaded;
+
+typedef struct LoadHow {
+        int         mode;               /* BUILD_* wanted when it must be compiled; 0: by the kind of model */
+        Tokenizer  *tok;                /* already made, or NULL; taken over */
+        const char *weights;            /* instead of --weights */
+        bool        no_weights;
+} LoadHow;
+
+int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
+int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);
+void loaded_free(Loaded *l);
+/* spec as --tokenizer; NULL: what lies beside the model, *tok NULL if nothing does. */
+int  tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab, Err *e);
+int  tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e);  /* char */
+int  plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
+int  manifest_word(const Plan *p, const char *key, char *out, size_t cap);      /* first line "KEY rest"; 0: absent */
+
+/* ---- weights.c: the runtime's side of checkpoints ---- */
+
+/* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */
+int  weights_import(Plan *p, const char *path, void **mem, const Say *say, Err *e);
+/* The text of the map inside a manifest; caller frees. */
+char *manifest_map(const Plan *p);
+
+/* ---- targets.c: machine code and headers ---- */
+
+int  plan_add_headers(Plan *p, Err *e);
+int  plan_add_target(Plan *p, const char *target, Err *e);      /* cpu, sm_XX: compiled code */
+
+/* ---- ids.c ---- */
+
+/* All integers in a text, whatever stands between them; refuses ids outside 0..vocab-1.
+ * *ids is malloc'd. */
+int  ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids, Err *e);
+int  read_stdin(char **text, size_t *n, Err *e);
+
+/* ---- commands ---- */
+#define COMMAND(id, name, ...) int cmd_##name(const Args *a, Err *e);
+#include "commands.def"
+#undef COMMAND
+
+int tgc_main(int argc, char **argv);            /* tgc.c */
+
+#endif

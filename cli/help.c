@@ -1,0 +1,211 @@
+/* help.c: help, man page and completion, all from the tables. */
+#include <stdio.h>
+#include <string.h>
+#include "../runtime/tgc.h"
+#include "option.h"
+
+enum { HELP_COLUMN = 34 };
+
+static const char INTRO[] =
+        "tgc compiles transformers ahead of time: a graph becomes fused CUDA and C kernels in one plan file, which trains\n"
+        "and generates text without Python.\n";
+
+static const char CODES[] =
+        "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of memory, 6 not finite,\n"
+        "7 check failed, 8 input or output, 130 and 143 interrupted (training: after saving).\n";
+
+static const struct { const char *name, *what; } variable[] = {
+        { "TGC_DEVICE", "auto, cpu, cuda or emulate, where --device does not say" },
+        { "TGC_CACHE_DIR", "compiled kernels (else XDG_CACHE_HOME/tgc, else ~/.cache/tgc)" },
+        { "TGC_LOG", "quiet: errors only on standard error" },
+        { "CUDA_VISIBLE_DEVICES", "GPUs to be seen" },
+        { "OMP_NUM_THREADS", "CPU threads, where --threads does not say" },
+        { "NO_COLOR", "no colours and no progress bar" },
+        { "CC, CXX", "the compilers of CPU code and of the emulator" }
+};
+#define N_VARIABLES (int)(sizeof variable / sizeof *variable)
+
+/* "  -n, --predict N"; returns its width. */
+static int print_option(const OptionInfo *x)
+{
+        int n = x->letter ? printf("  -%c, ", x->letter) : printf("      ");
+        n += printf("--%s", x->name);
+        return n + (x->meta ? printf(" %s", x->meta) : 0);
+}
+
+/* First option of a group, so that groups come in the table's order. */
+static bool opens_group(CommandId cmd, int o)
+{
+        for (int k = 0; k < o; k++)
+                if ((option_info[k].commands >> cmd & 1) && !strcmp(option_info[k].group, option_info[o].group))
+                        return false;
+        return true;
+}
+
+static bool shows_default(const OptionInfo *x)
+{
+        return x->dflt && x->kind != OPT_FLAG && strcmp(x->dflt, "0") && strcmp(x->dflt, "-1");
+}
+
+static void print_group(CommandId cmd, const char *group)
+{
+        printf("\n%s:\n", group);
+        for (int o = 0; o < N_OPTIONS; o++) {
+                const OptionInfo *x = &option_info[o];
+                if (!(x->commands >> cmd & 1) || strcmp(x->group, group))
+                        continue;
+                int n = print_option(x);
+                if (n >= HELP_COLUMN)
+                        n = printf("\n") - 1;
+                printf("%*s%s", HELP_COLUMN - n, "", x->help);
+                if (shows_default(x))
+                        printf(" [%s]", x->dflt);
+                else if (x->kind == OPT_FLAG && x->dflt && *x->dflt == '1')
+                        printf(" [on; --no-%s]", x->name);
+                printf("\n");
+        }
+}
+
+static void print_indented(const char *text)
+{
+        for (const char *s = text; *s; s += strcspn(s, "\n"), s += *s == '\n')
+                printf("  %.*s\n", (int)strcspn(s, "\n"), s);
+}
+
+void help_overview(void)
+{
+        printf("%s\nusage: tgc COMMAND ...\n\n", INTRO);
+        for (int c = 0; c < N_COMMANDS; c++)
+                printf("  %-10s %s\n", command_info[c].name, command_info[c].brief);
+        printf("\nBegin with:\n");
+        print_indented("tgc compile gpt.lua -o gpt.plan\n"
+                       "tgc train gpt.plan --data input.txt --out_dir out\n"
+                       "tgc run out -p \"Once upon a time\"\n");
+        printf("\n`tgc help COMMAND` tells more.  Environment:\n");
+        for (int i = 0; i < N_VARIABLES; i++)
+                printf("  %-21s %s\n", variable[i].name, variable[i].what);
+        printf("\nExit codes: %s", CODES);
+}
+
+void help_command(CommandId cmd)
+{
+        const CommandInfo *c = &command_info[cmd];
+        printf("tgc %s: %s\n\nusage: tgc %s%s%s [options]\n", c->name, c->brief, c->name, *c->usage ? " " : "", c->usage);
+        if (*c->text)
+                printf("\n%s\n", c->text);
+        if (*c->examples) {
+                printf("\nExamples:\n");
+                print_indented(c->examples);
+        }
+        for (int o = 0; o < N_OPTIONS; o++)
+                if ((option_info[o].commands >> cmd & 1) && opens_group(cmd, o))
+                        print_group(cmd, option_info[o].group);
+}
+
+/* ---- roff ---- */
+
+static void roff(const char *s)
+{
+        bool start = true;
+        for (; *s; start = *s == '\n', s++) {
+                if (start && (*s == '.' || *s == '\''))
+                        printf("\\&");
+                if (*s == '-')
+                        printf("\\-");
+                else if (*s == '\\')
+                        printf("\\e");
+                else
+                        putchar(*s);
+        }
+}
+
+static void man_option(const OptionInfo *x)
+{
+        printf(".TP\n.B ");
+        if (x->letter)
+                printf("\\-%c, ", x->letter);
+        printf("\\-\\-");
+        roff(x->name);
+        printf("%s", x->meta ? " \\fI" : "");
+        roff(x->meta ? x->meta : "");
+        printf("%s\n", x->meta ? "\\fR" : "");
+        roff(x->help);
+        if (shows_default(x)) {
+                printf(" [");
+                roff(x->dflt);
+                printf("]");
+        }
+        printf("\n");
+}
+
+void help_man(void)
+{
+        printf(".TH TGC 1 \"\" \"tgc %s\"\n.SH NAME\ntgc \\- ahead\\-of\\-time compiler for transformers\n"
+               ".SH SYNOPSIS\n.B tgc\nCOMMAND [arguments] [options]\n.SH DESCRIPTION\n", TGC_VERSION);
+        roff(INTRO);
+        for (int c = 0; c < N_COMMANDS; c++) {
+                const CommandInfo *k = &command_info[c];
+                printf(".SH \"tgc %s %s\"\n%s.\n", k->name, k->usage, k->brief);
+                if (*k->text)
+                        printf(".PP\n");
+                roff(k->text);
+                printf("\n");
+                for (int o = 0; o < N_OPTIONS; o++)
+                        if (option_info[o].commands >> c & 1)
+                                man_option(&option_info[o]);
+                if (*k->examples) {
+                        printf(".PP\nExamples:\n.PP\n.nf\n");
+                        roff(k->examples);
+                        printf(".fi\n");
+                }
+        }
+        printf(".SH ENVIRONMENT\n");
+        for (int i = 0; i < N_VARIABLES; i++)
+                printf(".TP\n.B %s\n%s.\n", variable[i].name, variable[i].what);
+        printf(".SH EXIT STATUS\n%s", CODES);
+}
+
+/* ---- bash ---- */
+
+static void bash_words(CommandId cmd)
+{
+        for (int o = 0; o < N_OPTIONS; o++)
+                if (option_info[o].commands >> cmd & 1)
+                        printf(" --%s", option_info[o].name);
+        printf(" --help");
+}
+
+void help_completion_bash(void)
+{
+        printf("# bash completion of tgc %s\n_tgc()\n{\n"
+               "        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+               "        COMPREPLY=()\n"
+               "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"", TGC_VERSION);
+        for (int c = 0; c < N_COMMANDS; c++)
+                printf("%s%s", c ? " " : "", command_info[c].name);
+        printf("\"\n                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n                return\n        fi\n"
+               "        case $prev in\n");
+        for (int o = 0; o < N_OPTIONS; o++)
+                if (option_info[o].kind == OPT_CHOICE) {
+                        printf("        --%s) words=\"", option_info[o].name);
+                        for (const char *s = option_info[o].meta; *s; s++)
+                                putchar(*s == '|' ? ' ' : *s);
+                        printf("\" ;;\n");
+                }
+        printf("        esac\n        if [ -z \"$words\" ] && [[ $cur == -* ]]; then\n"
+               "                case ${COMP_WORDS[1]} in\n");
+        for (int c = 0; c < N_COMMANDS; c++) {
+                printf("                %s) words=\"", command_info[c].name);
+                bash_words((CommandId)c);
+                printf("\" ;;\n");
+        }
+        printf("                esac\n        fi\n"
+               "        if [ -n \"$words\" ]; then\n"
+               "                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+               "        elif [ \"${COMP_WORDS[1]}\" = help ]; then\n"
+               "                COMPREPLY=($(compgen -W \"");
+        for (int c = 0; c < N_COMMANDS; c++)
+                printf("%s%s", c ? " " : "", command_info[c].name);
+        printf("\" -- \"$cur\"))\n        else\n                COMPREPLY=($(compgen -f -- \"$cur\"))\n        fi\n}\n"
+               "complete -o filenames -F _tgc tgc\n");
+}

@@ -1,0 +1,85 @@
+/* ids.c: token ids as text, and standard input. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cli.h"
+
+enum { MAX_INPUT = 1 << 30 };
+
+static int grow(int **ids, int n, int *cap, const char *name, Err *e)
+{
+        if (n < *cap)
+                return TGC_OK;
+        *cap = *cap ? *cap * 2 : 256;
+        int *p = realloc(*ids, (size_t)*cap * sizeof *p);
+        if (!p)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for %d ids", name, *cap);
+        *ids = p;
+        return TGC_OK;
+}
+
+int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids, Err *e)
+{
+        int cap = 0, code = TGC_OK;
+        *ids = NULL;
+        *n_ids = 0;
+        for (size_t i = 0; i < n && !code; ) {
+                bool minus = text[i] == '-' && i + 1 < n && isdigit((unsigned char)text[i + 1]);
+                if (!minus && !isdigit((unsigned char)text[i])) {
+                        if (isalpha((unsigned char)text[i]) || text[i] == '.')
+                                code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: '%c' in a list of ids", name, i, text[i]);
+                        i++;
+                        continue;
+                }
+                long long v = 0;
+                size_t at = i += minus;
+                while (i < n && isdigit((unsigned char)text[i])) {
+                        v = v < 1 << 30 ? v * 10 + (text[i] - '0') : v;
+                        i++;
+                }
+                if (minus || v >= vocab)
+                        code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d", name,
+                                       at, minus ? "-" : "", v, vocab - 1);
+                else if (!(code = grow(ids, *n_ids, &cap, name, e)))
+                        (*ids)[(*n_ids)++] = (int)v;
+        }
+        if (!code && !*n_ids)
+                code = err_set(e, TGC_BAD_FILE, "%s: no ids in it", name);
+        if (code) {
+                free(*ids);
+                *ids = NULL;
+                *n_ids = 0;
+        }
+        return code;
+}
+
+int read_stdin(char **text, size_t *n, Err *e)
+{
+        size_t cap = 1 << 16, got;
+        *n = 0;
+        *text = malloc(cap);
+        while (*text && (got = fread(*text + *n, 1, cap - *n - 1, stdin)) > 0) {
+                *n += got;
+                if (*n > MAX_INPUT) {
+                        free(*text);
+                        *text = NULL;
+                        return err_set(e, TGC_BAD_FILE, "standard input: more than %d bytes", MAX_INPUT);
+                }
+                if (cap - *n < 2) {
+                        char *p = realloc(*text, cap *= 2);
+                        if (!p)
+                                free(*text);
+                        *text = p;
+                }
+        }
+        if (!*text)
+                return err_set(e, TGC_NO_MEMORY, "standard input: no memory");
+        (*text)[*n] = 0;
+        if (ferror(stdin)) {
+                free(*text);
+                *text = NULL;
+                return err_set(e, TGC_IO, "standard input: %s", strerror(errno));
+        }
+        return TGC_OK;
+}

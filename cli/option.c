@@ -1,0 +1,299 @@
+/* option.c: the tables, and parsing by them. */
+#include "option.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cli.h"
+
+const OptionInfo option_info[N_OPTIONS] = {
+#define OPTION(id, name, letter, kind, dflt, lo, hi, commands, meta, group, help) \
+        [O_##id] = { name, letter, OPT_##kind, dflt, lo, hi, commands, meta, group, help },
+#include "options.def"
+#undef OPTION
+};
+
+const CommandInfo command_info[N_COMMANDS] = {
+#define COMMAND(id, name, least, most, usage, brief, text, examples) \
+        [CMD_##id] = { #name, least, most, usage, brief, text, examples, cmd_##name },
+#include "commands.def"
+#undef COMMAND
+};
+
+enum { LONGEST_WORD = 64 };
+
+static int least(int a, int b)
+{
+        return a < b ? a : b;
+}
+
+int edit_distance(const char *a, const char *b)
+{
+        int n = (int)strnlen(a, LONGEST_WORD), m = (int)strnlen(b, LONGEST_WORD);
+        int d[LONGEST_WORD + 1][LONGEST_WORD + 1];
+        for (int i = 0; i <= n; i++)
+                for (int j = 0; j <= m; j++) {
+                        if (!i || !j) {
+                                d[i][j] = i + j;
+                                continue;
+                        }
+                        d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+                        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+                }
+        return d[n][m];
+}
+
+/* How many edits still look like a slip of the finger. */
+static int near_enough(const char *word)
+{
+        return strlen(word) < 4 ? 1 : strlen(word) < 8 ? 2 : 3;
+}
+
+/* '-' and '_' are the same letter. */
+static void plain_name(char out[LONGEST_WORD + 1], const char *s, size_t n)
+{
+        size_t i = 0;
+        for (; i < n && i < LONGEST_WORD && s[i]; i++)
+                out[i] = s[i] == '_' ? '-' : s[i];
+        out[i] = 0;
+}
+
+/* ---- finding ---- */
+
+static int find_long(CommandId cmd, const char *name)
+{
+        char row[LONGEST_WORD + 1];
+        for (int o = 0; o < N_OPTIONS; o++) {
+                plain_name(row, option_info[o].name, LONGEST_WORD);
+                if ((option_info[o].commands >> cmd & 1) && !strcmp(row, name))
+                        return o;
+        }
+        return -1;
+}
+
+static int find_letter(CommandId cmd, char c)
+{
+        for (int o = 0; o < N_OPTIONS; o++)
+                if ((option_info[o].commands >> cmd & 1) && option_info[o].letter == c)
+                        return o;
+        return -1;
+}
+
+static int unknown_option(CommandId cmd, const char *typed, const char *name, Err *e)
+{
+        const char *best = NULL, *elsewhere = NULL;
+        int best_d = near_enough(name) + 1;
+        char row[LONGEST_WORD + 1];
+        for (int o = 0; o < N_OPTIONS; o++) {
+                const OptionInfo *x = &option_info[o];
+                plain_name(row, x->name, LONGEST_WORD);
+                int d = edit_distance(row, name);
+                if ((x->commands >> cmd & 1) && d < best_d) {
+                        best = x->name;
+                        best_d = d;
+                }
+                for (int c = 0; c < N_COMMANDS && !d && !elsewhere; c++)
+                        if (x->commands >> c & 1)
+                                elsewhere = command_info[c].name;
+        }
+        if (best)
+                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?", command_info[cmd].name, typed, best);
+        if (elsewhere)
+                return err_set(e, TGC_USAGE, "%s: %s is not an option of this command, but of `tgc %s`",
+                               command_info[cmd].name, typed, elsewhere);
+        return err_set(e, TGC_USAGE, "%s: unknown option %s; `tgc help %s` lists what there is", command_info[cmd].name,
+                       typed, command_info[cmd].name);
+}
+
+int command_find(const char *name, Err *e)
+{
+        int best = 0, best_d = LONGEST_WORD;
+        for (int c = 0; c < N_COMMANDS; c++) {
+                int d = edit_distance(name, command_info[c].name);
+                if (!strcmp(name, command_info[c].name))
+                        return c;
+                if (d < best_d) {
+                        best = c;
+                        best_d = d;
+                }
+        }
+        if (best_d <= near_enough(name))
+                err_set(e, TGC_USAGE, "unknown command '%.60s'; did you mean %s?", name, command_info[best].name);
+        else
+                err_set(e, TGC_USAGE, "unknown command '%.60s'; `tgc help` lists the commands", name);
+        return -1;
+}
+
+/* ---- values ---- */
+
+static int set_flag(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
+{
+        static const char *const yes[] = { "1", "true", "True", "yes", "on" }, *const no[] = { "0", "false", "False", "no", "off" };
+        for (int k = 0; k < 5; k++)
+                if (!strcmp(s, yes[k]) || !strcmp(s, no[k])) {
+                        v->i = !strcmp(s, yes[k]);
+                        return TGC_OK;
+                }
+        return err_set(e, TGC_USAGE, "--%s: '%.60s' is neither true nor false", x->name, s);
+}
+
+static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
+{
+        char *end;
+        const char *what = x->kind == OPT_INT ? "whole number" : "number";
+        errno = 0;
+        if (x->kind == OPT_INT) {
+                v->i = strtoll(s, &end, 10);
+                v->d = (double)v->i;
+        } else {
+                v->d = strtod(s, &end);
+        }
+        if (end == s || *end || isnan(v->d))
+                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name, s, what, x->lo, x->hi);
+        if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
+                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.15g to %.15g", x->name, s, x->lo, x->hi);
+        return TGC_OK;
+}
+
+static int set_choice(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
+{
+        size_t n = strlen(s);
+        int k = 0;
+        for (const char *w = x->meta; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL, k++)
+                if (n == strcspn(w, "|") && !strncmp(w, s, n)) {
+                        v->i = k;
+                        return TGC_OK;
+                }
+        return err_set(e, TGC_USAGE, "--%s: '%.60s' is none of %s", x->name, s, x->meta);
+}
+
+static int set_list(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
+{
+        const char **p = realloc(v->list, (size_t)(v->n + 1) * sizeof *p);
+        if (!p)
+                return err_set(e, TGC_NO_MEMORY, "--%s: no memory", x->name);
+        v->list = p;
+        v->list[v->n++] = s;
+        return TGC_OK;
+}
+
+static int set_value(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
+{
+        v->s = s;
+        switch (x->kind) {
+        case OPT_FLAG:   return set_flag(v, x, s, e);
+        case OPT_INT:
+        case OPT_NUM:    return set_number(v, x, s, e);
+        case OPT_CHOICE: return set_choice(v, x, s, e);
+        case OPT_LIST:   return set_list(v, x, s, e);
+        case OPT_STR:    return TGC_OK;
+        case OPT_FILE:
+        case OPT_DIR:
+                return *s ? TGC_OK : err_set(e, TGC_USAGE, "--%s: the name is empty", x->name);
+        }
+        return TGC_OK;
+}
+
+/* ---- the line ---- */
+
+typedef struct Line { Args *a; int argc, at; char **argv; Err *e; } Line;
+
+static int take_value(Line *l, int o, const char *attached)
+{
+        const OptionInfo *x = &option_info[o];
+        OptionValue *v = &l->a->v[o];
+        v->set = true;
+        if (!attached && x->kind == OPT_FLAG) {
+                v->i = 1;
+                return TGC_OK;
+        }
+        if (!attached && l->at == l->argc)
+                return err_set(l->e, TGC_USAGE, "--%s wants a value: %s (%s)", x->name, x->meta, x->help);
+        return set_value(v, x, attached ? attached : l->argv[l->at++], l->e);
+}
+
+static int take_long(Line *l, const char *arg)
+{
+        char name[LONGEST_WORD + 1];
+        const char *eq = strchr(arg, '=');
+        plain_name(name, arg + 2, eq ? (size_t)(eq - arg - 2) : strlen(arg + 2));
+        if (!strcmp(name, "help")) {
+                l->a->help = true;
+                return TGC_OK;
+        }
+        int o = find_long(l->a->cmd, name), no = strncmp(name, "no-", 3) ? -1 : find_long(l->a->cmd, name + 3);
+        if (o >= 0)
+                return take_value(l, o, eq ? eq + 1 : NULL);
+        if (no < 0 || eq || option_info[no].kind != OPT_FLAG)
+                return unknown_option(l->a->cmd, arg, name, l->e);
+        l->a->v[no].set = true;
+        l->a->v[no].i = 0;
+        return TGC_OK;
+}
+
+/* -n5, -n 5, -n=5; flags may be run together: -qx. */
+static int take_short(Line *l, const char *arg)
+{
+        for (const char *c = arg + 1; *c; c++) {
+                if (*c == 'h' && find_letter(l->a->cmd, 'h') < 0) {
+                        l->a->help = true;
+                        continue;
+                }
+                int o = find_letter(l->a->cmd, *c);
+                if (o < 0)
+                        return unknown_option(l->a->cmd, arg, arg + 1, l->e);
+                if (option_info[o].kind != OPT_FLAG)
+                        return take_value(l, o, c[1] ? c + 1 + (c[1] == '=') : NULL);
+                take_value(l, o, NULL);
+        }
+        return TGC_OK;
+}
+
+static int check_count(const Args *a, Err *e)
+{
+        const CommandInfo *c = &command_info[a->cmd];
+        if (a->n_pos < c->min_args)
+                return err_set(e, TGC_USAGE, "%s: %.*s is missing; usage: tgc %s %s", c->name,
+                               (int)strcspn(c->usage, " "), c->usage, c->name, c->usage);
+        if (a->n_pos > c->max_args)
+                return err_set(e, TGC_USAGE, "%s: '%.60s' is one argument too many; usage: tgc %s %s", c->name,
+                               a->pos[c->max_args], c->name, c->usage);
+        return TGC_OK;
+}
+
+int args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e)
+{
+        Line l = { a, argc, 0, argv, e };
+        bool only_pos = false;
+        int code = TGC_OK;
+
+        *a = (Args){ .cmd = cmd };
+        a->pos = calloc((size_t)argc + 1, sizeof *a->pos);
+        if (!a->pos)
+                return err_set(e, TGC_NO_MEMORY, "no memory for the command line");
+        for (int o = 0; o < N_OPTIONS && !code; o++)
+                if (option_info[o].dflt)
+                        code = set_value(&a->v[o], &option_info[o], option_info[o].dflt, e);
+        while (l.at < argc && !code) {
+                const char *arg = argv[l.at++];
+                if (only_pos || *arg != '-' || !arg[1])
+                        a->pos[a->n_pos++] = arg;
+                else if (!strcmp(arg, "--"))
+                        only_pos = true;
+                else
+                        code = arg[1] == '-' ? take_long(&l, arg) : take_short(&l, arg);
+        }
+        if (!code && !a->help)
+                code = check_count(a, e);
+        return code;
+}
+
+void args_free(Args *a)
+{
+        for (int o = 0; o < N_OPTIONS; o++)
+                free(a->v[o].list);
+        free(a->pos);
+        *a = (Args){ 0 };
+}

@@ -1,0 +1,33 @@
+/* signals.c: Ctrl-C and kill.  The only state of the command line that is global. */
+#include <signal.h>
+#include <unistd.h>
+#include "cli.h"
+
+static volatile sig_atomic_t deferred, seen;
+
+static void on_signal(int number)
+{
+        if (!deferred || seen)
+                _exit(128 + number);
+        seen = number;
+}
+
+void signals_install(void)
+{
+        struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+        sigemptyset(&a.sa_mask);
+        sigaction(SIGINT, &a, NULL);
+        sigaction(SIGTERM, &a, NULL);
+}
+
+/* Also: who stops reading our talk must not stop the work. */
+void signals_defer(void)
+{
+        signal(SIGPIPE, SIG_IGN);
+        deferred = 1;
+}
+
+int signal_seen(void)
+{
+        return seen;
+}

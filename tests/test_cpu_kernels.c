@@ -72,16 +72,29 @@ static void *stored(int ty, float *x, long n)
 /* Heads and tails over plain arrays: x0, x1, x2 in, y0, y1 out, rows of N (resp. n_out). */
 typedef struct Io { const float *x0, *x1, *x2; float *y0, *y1; long N, n_out; const float *bias; } Io;
 #define IO ((const Io *)args)
-TGC_INLINE void head0(const void *args, long row, int col, int n, float *v) { load_float(v, IO->x0 + row * IO->N + col, n); }
-TGC_INLINE void head1(const void *args, long row, int col, int n, float *v) { load_float(v, IO->x1 + row * IO->N + col, n); }
-TGC_INLINE void scale_head(const void *args, long row, int col, int n, float *v) { (void)col; (void)n; v[0] = IO->x2[row]; }
+TGC_INLINE void head0(const void *args, long row, int col, int n, float *v)
+{
+        load_float(v, IO->x0 + row * IO->N + col, n);
+}
+TGC_INLINE void head1(const void *args, long row, int col, int n, float *v)
+{
+        load_float(v, IO->x1 + row * IO->N + col, n);
+}
+TGC_INLINE void scale_head(const void *args, long row, int col, int n, float *v)
+{
+        (void)col, (void)n;
+        v[0] = IO->x2[row];
+}
 TGC_INLINE void tail0(const void *args, long row, int col, int n, float *v)
 {
         store_float(IO->y0 + row * IO->n_out + col, v, n);
         for (int i = 0; i < n; i++)
                 v[i] = NAN;             /* tails may overwrite */
 }
-TGC_INLINE void tail1(const void *args, long row, int col, int n, float *v) { store_float(IO->y1 + row * IO->n_out + col, v, n); }
+TGC_INLINE void tail1(const void *args, long row, int col, int n, float *v)
+{
+        store_float(IO->y1 + row * IO->n_out + col, v, n);
+}
 TGC_INLINE void expert_tail(const void *args, long row, int col, int n, float *v, int e)
 {
         for (int i = 0; i < n; i++)
@@ -101,7 +114,8 @@ TGC_INLINE void pair_head(const void *args, long row, int col, int n, float *dy,
 #define ULPS(f, ref, lo, hi, most) for (int i_ = 0; i_ < 20000; i_++) { \
         float x_ = (float)((lo) + ((hi) - (lo)) * uniform()); \
         double w_ = ref((double)x_), u_ = ldexp(1., (int)fmax(ilogb(w_), -126.) - 23); \
-        CHECK_MSG(fabs((double)f(x_) - w_) <= (most) * u_, #f "(%.9g): got %.9g, want %.9g", (double)x_, (double)f(x_), w_); }
+        CHECK_MSG(fabs((double)f(x_) - w_) <= (most) * u_, #f "(%.9g): got %.9g, want %.9g", \
+                  (double)x_, (double)f(x_), w_); }
 
 static double sigmoid(double x) { return 1. / (1. + exp(-x)); }
 
@@ -198,7 +212,8 @@ static void check_product(const Io *io, const float *a, long ar, long ac, const 
                 double want = 0.;
                 for (long k = 0; k < K; k++)
                         want += (double)a[i * ar + k * ac] * (double)b[k * br + j * bc];
-                NEAR(io->y0[at + i * N + j], want, 1e-6 * sqrt((double)K) + 1e-7, "%ldx%ldx%ld at %ld,%ld", M, N, K, i, j);
+                NEAR(io->y0[at + i * N + j], want, 1e-6 * sqrt((double)K) + 1e-7, "%ldx%ldx%ld at %ld,%ld", M, N,
+                        K, i, j);
         }
 }
 
@@ -218,7 +233,8 @@ TEST(matmul_in_all_layouts_types_and_odd_sizes)
                 Io io = { .y0 = y, .n_out = N };
                 RUN(matmul_tiles(Z, M, N, K), y, Z * M * N, matmul_task(a, b, Z, M, N, K, tile, &io, tail0));
                 for (long z = 0; z < Z; z++)
-                        check_product(&io, af + z * M * K, ta ? 1 : K, ta ? M : 1, bf + z * N * K, tb ? 1 : N, tb ? K : 1,
+                        check_product(&io, af + z * M * K, ta ? 1 : K, ta ? M : 1, bf + z * N * K, tb ? 1 : N, tb
+                                ? K : 1,
                                       M, N, K, z * M * N);
                 free(af), free(bf), free(y), free(as), free(bs);
         }
@@ -232,7 +248,8 @@ TEST(matmul_tiles_do_not_depend_on_the_bits_of_others)
         Io io = { .y0 = y, .n_out = 700 }, small = { .y0 = one, .n_out = 32 };
         RUN(matmul_tiles(1, 300, 700, K), y, 300 * 700,
             matmul_task((Mat){ a, TY_F32, 0, K, 0 }, (Mat){ b, TY_F32, 1, K, 0 }, 1, 300, 700, K, tile, &io, tail0));
-        matmul_task((Mat){ a + 299 * K, TY_F32, 0, K, 0 }, (Mat){ b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0, &small, tail0);
+        matmul_task((Mat){ a + 299 * K, TY_F32, 0, K, 0 }, (Mat){ b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0,
+                &small, tail0);
         CHECK(!memcmp(one, y + 299 * 700 + 665, sizeof one));
         free(a), free(b), free(y);
 }
@@ -240,7 +257,8 @@ TEST(matmul_tiles_do_not_depend_on_the_bits_of_others)
 TEST(matvec_in_both_layouts_types_and_odd_sizes)
 {
         static const long size[][2] = {        /* N, K */
-                { 1, 1 }, { 3, 5 }, { 64, 64 }, { 172, 64 }, { 64, 172 }, { 65, 3 }, { 7, 1000 }, { 1000, 65 }, { 2000, 300 }
+                { 1, 1 }, { 3, 5 }, { 64, 64 }, { 172, 64 }, { 64, 172 }, { 65, 3 }, { 7, 1000 }, { 1000, 65 },
+                        { 2000, 300 }
         };
         for (unsigned c = 0; c < sizeof size / sizeof *size * 2 * 8 * 3; c++) {
                 long N = size[c / 48][0], K = size[c / 48][1];
@@ -265,7 +283,8 @@ TEST(matvec_in_both_layouts_types_and_odd_sizes)
                                 double want = 0.;
                                 for (long k = 0; k < K; k++)
                                         want += (double)x[i * K + k] * (double)wf[tb ? j * K + k : k * N + j];
-                                NEAR(y[i * N + j], want, 1e-6 * (scale * sqrt((double)K) + fabs(want)), "M%d N%ld K%ld trans %d type %d norm %d at %ld,%ld",
+                                NEAR(y[i * N + j], want, 1e-6 * (scale * sqrt((double)K) + fabs(want)),
+                                        "M%d N%ld K%ld trans %d type %d norm %d at %ld,%ld",
                                      M, N, K, tb, ty, norm, i, j);
                         }
                 free(x), free(wf), free(ws), free(y);
@@ -325,8 +344,10 @@ static void att_make(Att *t, AttCase c)
                 .H = c.H, .K = c.K, .D = D, .DV = c.DV,
                 .q = { t->qs, c.ty, c.T * c.H * dq, c.H * dq, dq }, .k = { t->ks, c.ty, S * c.K * dq, c.K * dq, dq },
                 .v = { t->vs, c.ty, S * c.K * dv, c.K * dv, dv },
-                .scale = 2.f / sqrtf((float)D), .softcap = c.softcap, .causal = c.causal, .cached = 1, .window = c.window,
-                .slopes = c.alibi ? t->slopes : 0, .mask = c.mask ? t->mask : 0, .mask_b = c.T * S, .mask_h = 0, .mask_t = S,
+                .scale = 2.f / sqrtf((float)D), .softcap = c.softcap, .causal = c.causal, .cached = 1,
+                        .window = c.window,
+                .slopes = c.alibi ? t->slopes : 0, .mask = c.mask ? t->mask : 0, .mask_b = c.T * S, .mask_h = 0,
+                        .mask_t = S,
                 .drop = c.drop, .drop_id = 3, .lse = t->lse
         };
         /* the plain loops, forward and backward */
@@ -357,9 +378,9 @@ static void att_make(Att *t, AttCase c)
                         sum += p[s] = max == -INFINITY ? 0. : exp(p[s] - max);
                 t->ref_lse[(b * c.H + h) * c.T + i] = max == -INFINITY ? -INFINITY : max + log(sum);
                 for (int s = 0; s < Sb; s++) {
-                        double keep = c.drop > 0.f ? (double)dropout(1.f, c.drop, 3,
-                                (((uint64_t)b * (unsigned)c.H + (unsigned)h) * (unsigned)c.T + (unsigned)i) * (unsigned)Sb
-                                + (unsigned)s, &t->rt) : 1.;
+                        uint64_t at_s = (((uint64_t)b * (unsigned)c.H + (unsigned)h) * (unsigned)c.T + (unsigned)i)
+                                        * (unsigned)Sb + (unsigned)s;
+                        double keep = c.drop > 0.f ? (double)dropout(1.f, c.drop, 3, at_s, &t->rt) : 1.;
                         float *v = t->v + ((b * S + s) * c.K + kh) * dv;
                         p[s] = sum > 0. ? p[s] / sum : 0.;
                         dp[s] = 0.;
@@ -413,7 +434,8 @@ TEST(attention_forward)
                 RUN(attention_tiles(&t.a, &t.rt), y, n * t.DV, att_forward(&t, tile, &io));
                 near_all(y, t.out, n * t.DV, 2e-6, "out", c);
                 for (long i = 0; i < n; i++)
-                        CHECK(t.ref_lse[i] == -INFINITY ? t.lse[i] == -INFINITY : fabs((double)t.lse[i] - t.ref_lse[i]) < 1e-5);
+                        CHECK(t.ref_lse[i] == -INFINITY ? t.lse[i] == -INFINITY
+                                : fabs((double)t.lse[i] - t.ref_lse[i]) < 1e-5);
                 free(y);
                 att_drop_case(&t);
         }
@@ -427,7 +449,8 @@ TEST(attention_backward)
                         continue;
                 att_make(&t, att_case[c]);
                 long n = (long)t.c.B * t.c.T * t.c.H, m = (long)t.c.B * t.S * t.c.K;
-                float *o = floats(n * t.DV), *dq = floats(n * t.c.D), *dk = floats(m * (t.c.D + t.DV)), *dv = dk + m * t.c.D;
+                float *o = floats(n * t.DV), *dq = floats(n * t.c.D), *dk = floats(m * (t.c.D + t.DV)),
+                        *dv = dk + m * t.c.D;
                 Io io = { .y0 = o, .n_out = t.c.H * t.DV }, ioq = { .y0 = dq, .n_out = t.c.H * t.c.D };
                 struct { Io k; } iok = { { .y0 = dk, .y1 = dv, .n_out = t.c.K * t.c.D } };
                 const Attention *a = &t.a;
@@ -435,7 +458,8 @@ TEST(attention_backward)
                 RUN(attention_tiles(a, rt), o, n * t.DV, att_forward(&t, tile, &io));
                 Heads out = { o, TY_F32, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
                 Heads g = { t.gs, t.c.ty, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
-                RUN(attention_grad_q_tiles(a, rt), dq, n * t.c.D, attention_grad_q_task(a, out, g, rt, tile, &ioq, tail0));
+                RUN(attention_grad_q_tiles(a, rt), dq, n * t.c.D, attention_grad_q_task(a, out, g, rt, tile, &ioq,
+                        tail0));
                 near_all(dq, t.dq, n * t.c.D, 1e-5, "dq", c);
                 if (t.DV == t.c.D) {
                         RUN(attention_grad_kv_tiles(a, rt), dk, m * 2 * t.c.D,
@@ -457,7 +481,8 @@ static const long row_size[][2] = { { 1, 1 }, { 3, 65 }, { 5, 172 }, { 2, 1000 }
 TEST(norms_and_their_gradients)
 {
         for (int kind = NORM_RMS; kind <= NORM_LAYER; kind++) EACH_SIZE(R, N) {
-                float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N), *dx = floats(R * N), *st = floats(2 * R);
+                float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N), *dx = floats(R * N),
+                        *st = floats(2 * R);
                 float *gain = floats(N), *dg = floats(2 * NORM_ACC_TILES * N), *dx2 = floats(R * N);
                 double *sg = calloc((size_t)N, 8), *sb = calloc((size_t)N, 8);
                 Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N, .bias = gain }, iog = io, ioa = io;
@@ -481,7 +506,8 @@ TEST(norms_and_their_gradients)
                         for (long c = 0; c < N; c++) {
                                 double xh = ((double)x[r * N + c] - m) * rstd;
                                 NEAR(y[r * N + c], xh, 1e-5, "row %ld of %ld, %ld", r, N, c);
-                                NEAR(dx[r * N + c], rstd * ((double)g[r * N + c] - gm - xh * gx), 2e-6 * rstd + 1e-6, "dx %ld,%ld", r, c);
+                                NEAR(dx[r * N + c], rstd * ((double)g[r * N + c] - gm - xh * gx),
+                                        2e-6 * rstd + 1e-6, "dx %ld,%ld", r, c);
                         }
                 }
                 float *dgain = dg, *dbias = dg + NORM_ACC_TILES * N;
@@ -514,8 +540,10 @@ TEST(softmax_reductions_argmax_and_column_sums)
                         for (long c = 0; c < N; c++)
                                 s += exp((double)x[r * N + c]), dot += (double)y[r * N + c] * (double)g[r * N + c];
                         for (long c = 0; c < N; c++) {
-                                NEAR(y[r * N + c], s > 0. ? exp((double)x[r * N + c]) / s : 0., 1e-6, "softmax %ld,%ld", r, c);
-                                NEAR(dx[r * N + c], (double)y[r * N + c] * ((double)g[r * N + c] - dot), 1e-6, "grad %ld,%ld", r, c);
+                                NEAR(y[r * N + c], s > 0. ? exp((double)x[r * N + c]) / s : 0., 1e-6,
+                                        "softmax %ld,%ld", r, c);
+                                NEAR(dx[r * N + c], (double)y[r * N + c] * ((double)g[r * N + c] - dot), 1e-6,
+                                        "grad %ld,%ld", r, c);
                         }
                 }
                 if (R > 1)
@@ -535,7 +563,8 @@ TEST(softmax_reductions_argmax_and_column_sums)
                                         double v = (double)x[r * N + c];
                                         s += v, m = fmax(m, v), e += exp(v);
                                 }
-                                NEAR(red[r], kind == RED_SUM ? s : kind == RED_MAX ? m : log(e), 1e-5, "reduce %d row %ld", kind, r);
+                                NEAR(red[r], kind == RED_SUM ? s : kind == RED_MAX ? m : log(e), 1e-5,
+                                        "reduce %d row %ld", kind, r);
                         }
                 }
                 ioc.x0 = g;
@@ -594,7 +623,8 @@ TEST(rows_longer_than_the_scratch)
 TEST(cross_entropy)
 {
         EACH_SIZE(R, V) {
-                float *x = floats(R * V), *y = floats(R * V), *y2 = floats(R * V), *loss = floats(4 * R), *scale = floats(R);
+                float *x = floats(R * V), *y = floats(R * V), *y2 = floats(R * V), *loss = floats(4 * R),
+                        *scale = floats(R);
                 int *target = malloc(sizeof *target * (size_t)R);
                 for (long r = 0; r < R; r++) {
                         target[r] = r % 4 == 3 ? (r & 4 ? -1 : (int)V) : below((int)V);
@@ -605,7 +635,8 @@ TEST(cross_entropy)
                 io2.y0 = y2;
                 RUN(R, loss, 2 * R, ce_task(V, target, loss, loss + R, tile, &io, head0));
                 RUN(R, y, R * V, ce_grad_task(V, target, loss + R, tile, &io, head0, scale_head, tail0));
-                RUN(R, y2, R * V, ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, head0, scale_head, tail0));
+                RUN(R, y2, R * V, ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, head0,
+                        scale_head, tail0));
                 CHECK(!memcmp(loss, loss + 2 * R, 2 * sizeof(float) * (size_t)R));
                 CHECK(!memcmp(y, y2, sizeof(float) * (size_t)(R * V)));
                 for (long r = 0; r < R; r++) {
@@ -614,9 +645,10 @@ TEST(cross_entropy)
                         for (long c = 0; c < V; c++)
                                 s += exp((double)x[r * V + c]);
                         NEAR(loss[r], counts ? log(s) - (double)x[r * V + target[r]] : 0., 1e-5, "loss %ld", r);
-                        for (long c = 0; c < V; c++)
-                                NEAR(y[r * V + c], counts ? (double)scale[r] * (exp((double)x[r * V + c]) / s - (c == target[r])) : 0.,
-                                     3e-6, "gradient %ld,%ld", r, c);
+                        for (long c = 0; c < V; c++) {
+                                double p = exp((double)x[r * V + c]) / s - (c == target[r]);
+                                NEAR(y[r * V + c], counts ? (double)scale[r] * p : 0., 3e-6, "gradient %ld,%ld", r, c);
+                        }
                 }
                 free(x), free(y), free(y2), free(loss), free(scale), free(target);
         }
@@ -701,7 +733,8 @@ TEST(experts)
         for (int p = 0; p < P; p++)
                 ids[p] = p % 2 ? 4 : below(3);  /* expert 3 gets nothing, 4 more than one block */
         bucket_task(ids, P, E, perm, place, offs);
-        float *wf = floats((long)E * N * K), *x = floats(P * K), *y = floats(P * N), *bias = floats(E), *g = floats(P * N);
+        float *wf = floats((long)E * N * K), *x = floats(P * K), *y = floats(P * N), *bias = floats(E),
+                *g = floats(P * N);
         float *dw = floats((long)E * N * K);
         for (int c = 0; c < 12; c++) {
                 int tb = c & 1, scatter = c >> 1 & 1, adiv = c / 4, ty = c % 3;
@@ -711,15 +744,18 @@ TEST(experts)
                 for (int way = 0; way < 2; way++) {
                         if (way == 0)
                                 RUN(expert_matmul_tiles(E, P, N), y, P * N,
-                                    expert_matmul_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs, scatter, tile, &io, expert_tail));
+                                    expert_matmul_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs, scatter, tile,
+                                            &io, expert_tail));
                         else
                                 RUN(expert_matvec_tiles(P, N, K), y, P * N,
-                                    expert_matvec_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs, scatter, tile, &io, head0, expert_tail));
+                                    expert_matvec_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs, scatter, tile,
+                                            &io, head0, expert_tail));
                         for (int t = 0; t < 600; t++) {
                                 int i = below(P), j = below(N), p = perm[i], e = ids[p], row = adiv ? p / adiv : i;
                                 double s = (double)bias[e];
                                 for (int k = 0; k < K; k++)
-                                        s += (double)x[row * K + k] * (double)wf[(long)e * N * K + (tb ? j * K + k : k * N + j)];
+                                        s += (double)x[row * K + k] * (double)wf[(long)e * N * K + (tb ? j * K + k
+                                                : k * N + j)];
                                 NEAR(y[(scatter ? p : i) * N + j], s, 2e-5, "way %d pair %d column %d", way, p, j);
                         }
                 }
@@ -734,7 +770,8 @@ TEST(experts)
                         int e = below(E), n = below(N), k = below(K);
                         double s = 0.;
                         for (int i = offs[e]; i < offs[e + 1]; i++)
-                                s += (double)g[(gdiv ? perm[i] / gdiv : i) * N + n] * (double)x[(adiv ? perm[i] / adiv : i) * K + k];
+                                s += (double)g[(gdiv ? perm[i] / gdiv : i) * N + n] * (double)x[(adiv
+                                        ? perm[i] / adiv : i) * K + k];
                         NEAR(dw[((long)e * N + n) * K + k], s, 2e-5, "dW of %d at %d,%d", e, n, k);
                 }
                 free(ws);
@@ -751,7 +788,8 @@ TEST(gradient_norm_and_adamw)
         bf16 *low = calloc((size_t)n, sizeof *low);
         double partial[3], q = 0.;
         static Rt rt;
-        rt = (Rt){ .lr = 1e-3f, .beta1 = .9f, .beta2 = .95f, .eps = 1e-8f, .weight_decay = .1f, .clip = 1.f, .bias1 = .1f, .bias2 = .05f };
+        rt = (Rt){ .lr = 1e-3f, .beta1 = .9f, .beta2 = .95f, .eps = 1e-8f, .weight_decay = .1f, .clip = 1.f,
+                .bias1 = .1f, .bias2 = .05f };
         CHECK(update_tiles(n) == 3);
         RUN(3, partial, 3, sumsq_task(g, n, partial, tile));
         norm_finish_task(partial, 3, &norm);
@@ -767,8 +805,10 @@ TEST(gradient_norm_and_adamw)
                 adamw_task(&rt, p, m, v, g, low, TY_BF16, n, n_decay, &norm, &flag, tile);
         CHECK(flag == 0);
         for (long i = 0; i < n; i++) {
-                double gi = (double)g[i] / ((double)norm + 1e-6), mi = .9 * (double)m0[i] + .1 * gi, vi = .95 * (double)v0[i] + .05 * gi * gi;
-                double want = (double)p0[i] * (i < n_decay ? 1. - 1e-4 : 1.) - 1e-3 * (mi / .1) / (sqrt(vi / .05) + 1e-8);
+                double gi = (double)g[i] / ((double)norm + 1e-6), mi = .9 * (double)m0[i] + .1 * gi,
+                       vi = .95 * (double)v0[i] + .05 * gi * gi;
+                double want = (double)p0[i] * (i < n_decay ? 1. - 1e-4
+                        : 1.) - 1e-3 * (mi / .1) / (sqrt(vi / .05) + 1e-8);
                 NEAR(p[i], want, 1e-6 * (1. + fabs(mi / .1 / sqrt(vi / .05))), "parameter %ld", i);
                 NEAR(m[i], mi, 1e-6, "m %ld", i);
                 NEAR(v[i], vi, 1e-6, "v %ld", i);
@@ -827,7 +867,8 @@ TEST(sampling)
         float x[2 * SV], copy[2 * SV];
         int hist[2 * 16], next[2];
         for (int c = 0; c < 400; c++) {
-                rt = (Rt){ .B = 2, .T = 1, .pos = { c, 3 * c }, .seed = { (unsigned)c, 5 }, .top_p = 1.f, .repeat_penalty = 1.f,
+                rt = (Rt){ .B = 2, .T = 1, .pos = { c, 3 * c }, .seed = { (unsigned)c, 5 }, .top_p = 1.f,
+                        .repeat_penalty = 1.f,
                            .temp = c % 7 == 0 ? 0.f : .8f };
                 rt.top_k = c & 1 ? 20 : 0;
                 rt.top_p = c & 2 ? .9f : 1.f;

@@ -75,8 +75,9 @@ TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 }
 
 /* s[0..n): q.k of keys s0.. with row (b, h, query) become scores, -inf where not allowed.
- * slope_of: where not NULL, d score / d (q.k) besides the scale (softcap). */
-TGC_INLINE void att_scores(const Attention *a, int b, int h, int query, int pos, long s0, int n, float *s, float *slope_of)
+ * slope_of, where not NULL, gets d score / d (q.k) besides the scale (softcap). */
+TGC_INLINE void att_scores(const Attention *a, int b, int h, int query, int pos, long s0, int n, float *s,
+                           float *slope_of)
 {
         long p = pos + query;
         long lo = a->window > 0 ? p - a->window + 1 - s0 : 0, hi = a->causal ? p + 1 - s0 : n;
@@ -253,7 +254,8 @@ TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout,
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a);
         long ldq = att_pad(D), ldo = att_pad(DV);
-        float *q = tgc_scratch, *g = q + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *dq = g + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
+        float *q = tgc_scratch, *g = q + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
+        float *dq = g + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
         float *s = dq + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *dp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
         float *panel = dp + ATTENTION_ROWS_MAX * ATTENTION_KB, delta[ATTENTION_ROWS_MAX];
         att_fetch(a, a->q, t, D, q, ldq);
@@ -322,7 +324,8 @@ TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout
         }
         for (int i = 0; i < n; i++) {
                 for (int d = 0; d < D; d += TGC_SEG)
-                        tail_k(args, b * S + s0 + i, (int)kh * D + d, D - d < TGC_SEG ? D - d : TGC_SEG, dk + i * ldq + d);
+                        tail_k(args, b * S + s0 + i, (int)kh * D + d, D - d < TGC_SEG ? D - d : TGC_SEG,
+                               dk + i * ldq + d);
                 for (int d = 0; d < DV; d += TGC_SEG)
                         tail_v(args, b * S + s0 + i, (int)kh * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
                                dv + i * ldo + d);

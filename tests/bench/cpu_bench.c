@@ -119,8 +119,9 @@ TGC_INLINE void put_y(const void *args, long row, int col, int n, float *v)
         BEST(t, for (long i_ = 0; i_ < matvec_tiles(n, k); i_++) { \
                 matvec_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
                 __asm__ volatile("" ::: "memory"); }); \
-        printf("matvec M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, ty == TY_F32 ? "f32" : ty == TY_BF16 ? "bf16" : "f16", \
-               tr ? "(N,K)" : "(K,N)", t * 1e6, (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9); \
+        printf("matvec M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, \
+               ty == TY_F32 ? "f32" : ty == TY_BF16 ? "bf16" : "f16", tr ? "(N,K)" : "(K,N)", t * 1e6, \
+               (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9); \
         free((void *)w.p), free((void *)a.x), free(a.y); \
 } while (0)
 
@@ -151,8 +152,13 @@ static __attribute__((noinline)) void bench_matvec(void)
  * in the matvecs, weights (N,K); `s` keys in a (B,S,K,D) cache. */
 typedef struct Tiny { float *x, *qkv, *o, *h, *y, *kc, *vc; int pos; } Tiny;
 #define TINY ((Tiny *)(uintptr_t)args)
-TGC_INLINE void tiny_x(const void *args, long row, int col, int n, float *v) { (void)row; load_float(v, TINY->x + col, n); }
-TGC_INLINE void tiny_o(const void *args, long row, int col, int n, float *v) { (void)row; load_float(v, TINY->o + col, n); }
+#define TINY_IO(name, call, a, b) \
+TGC_INLINE void name(const void *args, long row, int col, int n, float *v) { (void)row; call(a, b, n); }
+TINY_IO(tiny_x, load_float, v, TINY->x + col)
+TINY_IO(tiny_o, load_float, v, TINY->o + col)
+TINY_IO(tiny_put_o, store_float, TINY->o + col, v)
+TINY_IO(tiny_put_h, store_float, TINY->h + col, v)
+TINY_IO(tiny_put_y, store_float, TINY->y + col, v)
 TGC_INLINE void tiny_act(const void *args, long row, int col, int n, float *v)
 {
         (void)row;
@@ -166,13 +172,11 @@ TGC_INLINE void tiny_qkv(const void *args, long row, int col, int n, float *v)
         (void)row;
         for (int i = 0; i < n; i++) {
                 int c = col + i;
-                float *to = c < 64 ? TINY->qkv + c : c < 96 ? TINY->kc + TINY->pos * 32 + c - 64 : TINY->vc + TINY->pos * 32 + c - 96;
+                float *kv = (c < 96 ? TINY->kc : TINY->vc) + TINY->pos * 32 + (c & 31);
+                float *to = c < 64 ? TINY->qkv + c : kv;
                 *to = v[i];
         }
 }
-TGC_INLINE void tiny_put_o(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->o + col, v, n); }
-TGC_INLINE void tiny_put_h(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->h + col, v, n); }
-TGC_INLINE void tiny_put_y(const void *args, long row, int col, int n, float *v) { (void)row; store_float(TINY->y + col, v, n); }
 TGC_INLINE void tiny_add(const void *args, long row, int col, int n, float *v)
 {
         (void)row;
@@ -182,13 +186,18 @@ TGC_INLINE void tiny_add(const void *args, long row, int col, int n, float *v)
 
 static __attribute__((noinline)) void tiny_attention(const Rt *rt, Tiny *t)
 {
-        const Attention a = { .H = 8, .K = 4, .D = 8, .q = { t->qkv, TY_F32, 64, 64, 8 }, .k = { t->kc, TY_F32, 512 * 32, 32, 8 },
-                              .v = { t->vc, TY_F32, 512 * 32, 32, 8 }, .scale = .35f, .causal = 1, .cached = 1 };
+        const Attention a = {
+                .H = 8, .K = 4, .D = 8, .scale = .35f, .causal = 1, .cached = 1,
+                .q = { t->qkv, TY_F32, 64, 64, 8 },
+                .k = { t->kc, TY_F32, 512 * 32, 32, 8 }, .v = { t->vc, TY_F32, 512 * 32, 32, 8 }
+        };
         for (long i = 0; i < attention_tiles(&a, rt); i++)
                 attention_task(&a, rt, i, t, tiny_put_o);
 }
 
-#define TINY_LAYER(norm, n, k, w, head, tail) matvec_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, tail)
+#define TINY_LAYER(norm, n, k, w, head, tail) \
+        matvec_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, tail)
+
 static __attribute__((noinline)) void tiny_token(Tiny *t, const float *w, const Rt *rt)
 {
         for (int l = 0; l < 5; l++) {
@@ -216,8 +225,8 @@ static void bench_tiny(void)
                 rt.pos[0] = t.pos = pos;
                 BEST(sec, tiny_token(&t, w, &rt));
                 BEST(att, tiny_attention(&rt, &t));
-                printf("stories260K shape, one token at %3d: %6.2f us, %6.0f tokens/s (attention %.2f us a layer)\n", pos, sec * 1e6,
-                       1. / sec, att * 1e6);
+                printf("stories260K shape, one token at %3d: %6.2f us, %6.0f tokens/s (attention %.2f us a layer)\n",
+                       pos, sec * 1e6, 1. / sec, att * 1e6);
         }
 }
 

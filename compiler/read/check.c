@@ -45,15 +45,38 @@ void attr_default(Op op, Attr *a)
         }
 }
 
-void check_attr(const Node *n)
+/* What shape rules leave open: counts of inputs, ranges of attributes, stated types. */
+static void check_node(const Node *n)
 {
         const Attr *a = &n->a;
-        switch (op_info[n->op].attr) {
-        case ATTR_DROP:
+        const char *text = op_info[n->op].text;
+        char t[256];
+        int most = n->op == OP_COMBINE ? 2 : n->op == OP_ATTENTION || n->op == OP_LINEAR_CE ? 4 : MAX_IN;
+        if (n->n_in > most)
+                error_at(n->loc, "%s: %d inputs, at most %d", text, n->n_in, most);
+        switch (n->op) {
+        case OP_PARAM:
+                if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)
+                        error_at(n->loc, "param: no initialiser has number %lld", (long long)a->param.init);
+                if (n->type.dt != DT_F32 || !dim_is_const(type_elems(&n->type)))
+                        error_at(n->loc, "param: parameters are f32 and do not depend on B or T, not %s",
+                                 type_text(&n->type, t));
+                break;
+        case OP_CONST:
+                if (!dim_eq(type_elems(&n->type), DIM(a->data.n)))
+                        error_at(n->loc, "const: %lld numbers do not fill %s", (long long)a->data.n,
+                                 type_text(&n->type, t));
+                break;
+        case OP_POSITION:
+                if (n->type.dt != DT_I32 || n->type.rank != 2 || !dim_eq(n->type.dim[0], DIM_SYM(SYM_B))
+                    || !dim_eq(n->type.dim[1], DIM_SYM(SYM_T)))
+                        error_at(n->loc, "position: is i32[B,T], not %s", type_text(&n->type, t));
+                break;
+        case OP_DROPOUT:
                 if (!(a->drop.p >= 0 && a->drop.p < 1))
                         error_at(n->loc, "dropout: the probability is %g, but must be at least 0 and below 1", a->drop.p);
                 break;
-        case ATTR_ATT:
+        case OP_ATTENTION:
                 if (!(a->att.p >= 0 && a->att.p < 1))
                         error_at(n->loc, "attention: the dropout probability is %g, but must be at least 0 and below 1",
                                  a->att.p);
@@ -62,17 +85,18 @@ void check_attr(const Node *n)
                 if ((n->n_in == 4) != (a->att.mask || a->att.alibi))
                         error_at(n->loc, "attention: a fourth input needs mask=1 or alibi=1, and these need it");
                 break;
-        case ATTR_EXPERT:
+        case OP_EXPERT_MATMUL:
                 if (a->expert.adiv < 0 || a->expert.bdiv < 0)
                         error_at(n->loc, "expert_matmul: adiv and bdiv cannot be negative");
                 break;
-        case ATTR_ROPE:
+        case OP_ROPE:
                 if (a->rope.dims < 0)
                         error_at(n->loc, "rope: dims cannot be negative");
                 break;
-        case ATTR_PARAM:
-                if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)
-                        error_at(n->loc, "param: no initialiser has number %lld", (long long)a->param.init);
+        case OP_TRANSPOSE:
+                for (int i = n->type.rank; i < MAX_RANK; i++)
+                        if (a->perm.perm[i])
+                                error_at(n->loc, "transpose: more axes are named than %s has", shape_text(&n->type, t));
                 break;
         default:
                 break;
@@ -90,7 +114,7 @@ Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, cons
         const Node *n = NODE(g, r);
         if (!type_is_sane(&n->type))
                 error_at(loc, "%s: the result %s is out of range", op_info[op].text, shape_text(&n->type, t));
-        check_attr(n);
+        check_node(n);
         return r;
 }
 

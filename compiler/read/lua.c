@@ -333,6 +333,7 @@ static Model *read_model(Reader *r)
         Diag d;
         r->m = m;
         r->used.a = m->arena;
+        d.source = NULL;
         if (DIAG_CATCH(&d)) {
                 sandbox_open(r);
                 if (!r->msg[0]) {

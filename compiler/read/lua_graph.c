@@ -51,6 +51,7 @@ static Ref guarded(lua_State *L, const Call *c, const char *name)
 {
         Diag d;
         Loc loc = sandbox_here(L);
+        d.source = NULL;
         if (!DIAG_CATCH(&d))
                 raise(L, &d);
         Ref r = read_node(reader_of(L)->m->graph, c->op, c->typed ? &c->type : NULL, c->in, c->n_in, &c->attr, loc, name);

@@ -32,7 +32,7 @@ extern const ModelFile model_files[] __attribute__((weak));
 static const char prelude[] =
         "local next, type, sort, error = next, type, table.sort, error\n"
         "local push, pop = scope_push, scope_pop\n"
-        "scope_push, scope_pop, next = nil, nil, nil\n"
+        "scope_push, scope_pop = nil, nil\n"
         "local function before(a, b)\n"
         "        local x, y = type(a), type(b)\n"
         "        if x ~= y then return x < y end\n"
@@ -245,6 +245,7 @@ static bool load_file(lua_State *L, const char *path, const char *chunk)
         if (!f)
                 return false;
         fclose(f);
+        d.source = NULL;
         if (DIAG_CATCH(&d)) {
                 text = read_text(path, READ_MAX_LUA, &n);
                 diag_end(&d);

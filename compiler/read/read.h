@@ -22,7 +22,6 @@ bool  type_is_sane(const Type *t);
 /* Graph-building with all checks that the graph itself leaves to its callers. */
 Ref   read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
 void  attr_default(Op op, Attr *a);             /* clears, then sets every field's default */
-void  check_attr(const Node *n);                /* ranges that shape rules do not check */
 /* Letters, digits, _ . - only: names stand in text forms and C comments. */
 bool  name_is_plain(const char *s);
 bool  map_text_is_plain(const char *s);         /* one line, printable */

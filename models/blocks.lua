@@ -1,0 +1,298 @@
+-- blocks.lua: the parts that models are made of.  All of it is ordinary graph
+-- code; a model may use it, copy it, or do without.
+--
+-- Values of tokens are x (B,T,C).  Weights are stored (N,K), as a linear layer of
+-- N outputs has them in most checkpoints.  `from` is a checkpoint's prefix, or a
+-- list of prefixes tried in turn; `steps` is what follows the tensor's name in the
+-- weight map: " | t", ": 96x64 | rows 0 32".
+
+local b = {}
+
+-- Weight maps --------------------------------------------------------------
+
+-- Tie parameter p to the tensor FROM..suffix.
+function b.map(p, from, suffix, steps, options)
+        if not from then return p end
+        if type(from) == "string" then from = { from } end
+        local names = {}
+        for i, prefix in ipairs(from) do names[i] = prefix .. suffix end
+        return p:from(table.concat(names, " || ") .. (steps or ""), options)
+end
+
+-- b.under({"model.layers.0.", "layers.0."}, "mlp.up") -> {"model.layers.0.mlp.up", "layers.0.mlp.up"}
+function b.under(prefixes, name)
+        local out = {}
+        for i, prefix in ipairs(prefixes) do out[i] = prefix .. name end
+        return out
+end
+
+-- Inputs and the loss ------------------------------------------------------------
+
+function b.inputs()
+        return input("ids", { B, T }), input("targets", { B, T })
+end
+
+-- Mean cross-entropy over the targets that count.  aux, a scalar, joins with weight coef.
+function b.outputs(logits, targets, aux, coef)
+        local each = logits:ce(targets):as "loss.token"
+        local total = each:reshape { B * T }:as "loss.flat":sum():as "loss.sum"
+        local ce = (total:reshape {}:as "loss.total" * inv_tokens()):as(aux and "loss.ce" or "loss")
+        if not aux then return { logits = logits, loss = ce } end
+        return { logits = logits, loss = (ce + (aux * coef):as "loss.aux"):as "loss", aux_loss = aux }
+end
+
+-- Linear layers, embeddings, norms ----------------------------------------------
+
+-- x (...,K) -> (...,n).  o: bias, std, from, suffix, steps (of the weight), bias_steps.
+function b.linear(x, name, n, o)
+        o = o or {}
+        local w = param(name .. ".weight", { n, x.shape[x.rank] }, { std = o.std })
+        b.map(w, o.from, o.suffix or ".weight", o.steps)
+        if not o.bias then return x:matmul(w, { tb = 1 }):as(name) end
+        local bias = param(name .. ".bias", { n })
+        b.map(bias, o.from, ".bias", o.bias_steps)
+        return (x:matmul(w, { tb = 1 }):as(name .. ".product") + bias):as(name)
+end
+
+-- Rows of a table (rows, width); the table is returned too, for tied heads.
+function b.embedding(ids, name, rows, width, o)
+        o = o or {}
+        local w = param(name .. ".weight", { rows, width }, { std = o.std })
+        b.map(w, o.from, ".weight")
+        return w:gather(ids):as(name), w
+end
+
+-- offset: the parameter is the gain less this.
+function b.rmsnorm(x, name, o)
+        local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = o.offset and "zeros" or "ones" })
+        b.map(gain, o.from, o.suffix or ".weight", o.steps)
+        local unit = x:rmsnorm(o.eps):as(name .. ".unit")
+        if o.offset then gain = (gain + o.offset):as(name .. ".gain") end
+        return (unit * gain):as(name)
+end
+
+-- bias = false leaves the bias out.
+function b.layernorm(x, name, o)
+        local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = "ones" })
+        b.map(gain, o.from, ".weight")
+        local y = (x:layernorm(o.eps):as(name .. ".unit") * gain):as(name .. ".scaled")
+        if o.bias == false then return y:as(name) end
+        local bias = param(name .. ".bias", { x.shape[x.rank] })
+        b.map(bias, o.from, ".bias")
+        return (y + bias):as(name)
+end
+
+function b.dropout(x, p)
+        return p > 0 and x:dropout(p) or x
+end
+
+-- Activations ----------------------------------------------------------------------
+
+local activations = {
+        gelu = function(x) return x:gelu() end,
+        gelu_tanh = function(x) return x:gelu_tanh() end,
+        silu = function(x) return x:silu() end,
+        relu = function(x) return x:relu() end,
+        relu2 = function(x) return x:relu() ^ 2 end,
+        sigmoid = function(x) return x:sigmoid() end,
+        tanh = function(x) return x:tanh() end,
+}
+-- What configurations call them.
+local spelled = { gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", swish = "silu",
+                  gelu_python = "gelu" }
+
+function b.activation(x, kind)
+        local f = activations[spelled[kind] or kind]
+        if not f then error("unknown activation '" .. kind .. "'") end
+        return f(x)
+end
+
+-- Positions ------------------------------------------------------------------------
+
+-- Learned: one row of (ctx, C) per position.
+function b.positions(name, ctx, width, o)
+        local w = param(name .. ".weight", { ctx, width }, { std = o.std })
+        b.map(w, o.from, ".weight")
+        return w:gather(position()):as(name)
+end
+
+-- Frequencies of rotary positions, dims/2 of them.  scaling.kind:
+-- "none"; "linear": all slower by factor; "llama3": only the slow ones, with a smooth
+-- passage between wavelengths original/high and original/low.
+function b.rope(dims, theta, scaling)
+        local freq, s = {}, scaling or { kind = "none" }
+        for i = 0, dims // 2 - 1 do
+                local f = theta ^ (-2 * i / dims)
+                if s.kind == "linear" then
+                        f = f / s.factor
+                elseif s.kind == "llama3" then
+                        local turns = s.original * f / (2 * math.pi)    -- within the original context
+                        if turns < s.low then
+                                f = f / s.factor
+                        elseif turns <= s.high then
+                                local keep = (turns - s.low) / (s.high - s.low)
+                                f = (1 - keep) * f / s.factor + keep * f
+                        end
+                elseif s.kind ~= "none" and s.kind ~= "default" then
+                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3")
+                end
+                freq[#freq + 1] = f
+        end
+        return { freq = const("rope.freq", freq), dims = dims }
+end
+
+-- One slope a head, powers of 2^(-bias_max/n); where n is no power of two, those
+-- of the next one, every second from the first first.
+function b.alibi(n_head, bias_max)
+        local n, slopes = 1, {}
+        while n < n_head do n = n * 2 end
+        for i = 1, n do slopes[i] = 2 ^ (-i * bias_max / n) end
+        if n ~= n_head then
+                local all = slopes
+                slopes = {}
+                for i = 2, n, 2 do slopes[#slopes + 1] = all[i] end
+                for i = 1, n, 2 do slopes[#slopes + 1] = all[i] end
+        end
+        local out = {}
+        for i = 1, n_head do out[i] = slopes[i] end
+        return const("alibi.slopes", out)
+end
+
+-- Attention ------------------------------------------------------------------------
+
+-- Part [at, at+width) of the last axis.
+function b.part(x, name, at, width)
+        return x:slice { axis = x.rank - 1, start = at, len = width }:as(name)
+end
+
+function b.heads(x, name, n, width)
+        return x:reshape { B, T, n, width }:as(name)
+end
+
+-- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
+-- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), scale, window, softcap, slopes, dropout.
+function b.attend(q, k, v, o)
+        local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
+        q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D), b.heads(v, "v_heads", K, D)
+        if o.qk_norm then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
+        if o.rope then
+                local dims = { dims = o.rope.dims < D and o.rope.dims or 0 }
+                q = q:rope(o.rope.freq, dims):as "q_rope"
+                k = k:rope(o.rope.freq, dims):as "k_rope"
+        end
+        local how = { causal = 1, scale = o.scale or D ^ -0.5, window = o.window, softcap = o.softcap, p = o.dropout }
+        local y
+        if o.slopes then
+                how.alibi = 1
+                y = q:attention(k, v, o.slopes, how)
+        else
+                y = q:attention(k, v, how)
+        end
+        return y:as "att":reshape { B, T, H * D }:as "att_rows"
+end
+
+-- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std,
+-- from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights), bias_steps.
+function b.self_attention(x, o)
+        local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
+        local from, steps, bias_steps = o.from or {}, o.steps or {}, o.bias_steps or {}
+        local function part(name, heads)
+                return b.linear(x, name, heads * D, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
+                                                      steps = steps[name], bias_steps = bias_steps[name] })
+        end
+        local y = b.attend(part("q", H), part("k", K), part("v", K), o)
+        return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std, from = from.o, suffix = o.suffix })
+end
+
+-- MLPs -------------------------------------------------------------------------------
+
+-- o: n_ff, act, bias, std, out_std, from = { up, down }, steps.
+function b.mlp(x, o)
+        local from = o.from or {}
+        local h = b.linear(x, "up", o.n_ff, { bias = o.bias, std = o.std, from = from.up, steps = o.steps })
+        h = b.activation(h, o.act):as "h"
+        return b.linear(h, "down", x.shape[3], { bias = o.bias, std = o.out_std or o.std, from = from.down, steps = o.steps })
+end
+
+-- down(act(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu.
+-- o: n_ff, act, bias, std, from = { gate, up, down }, suffix, steps = { gate, up }.
+function b.gated_mlp(x, o)
+        local from, steps = o.from or {}, o.steps or {}
+        local function part(input, name, n)
+                return b.linear(input, name, n, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
+                                                  steps = steps[name] })
+        end
+        local gate, up = part(x, "gate", o.n_ff), part(x, "up", o.n_ff)
+        return part((b.activation(gate, o.act):as "act" * up):as "h", "down", x.shape[3])
+end
+
+-- Mixture of experts ---------------------------------------------------------------
+
+-- Each token goes to its k best of E experts.  The (token, choice) slots are sorted by
+-- expert, each expert multiplies its own rows, and the results come back in the order
+-- of the slots, weighted by the router.
+--
+-- o: n_expert, top_k, n_ff, act, gated, renorm, bias (of experts), router_bias, std,
+--    from = { router }, expert_map(which, param, e, suffix) for each expert's tensors.
+-- Returns y (B,T,C) and what the balance loss needs.
+function b.moe(x, o)
+        local E, k, F, C = o.n_expert, o.top_k, o.n_ff, x.shape[3]
+        local rows = x:reshape { B * T, C }:as "rows"
+        local scores = b.linear(rows, "router", E, { bias = o.router_bias, std = o.std, from = o.from and o.from.router })
+        local probs = scores:softmax():as "probs"
+        local gates = probs:topk(k):as "gates"
+        local chosen = gates:item(1):as "chosen"                -- (B*T,k)
+        if o.renorm then gates = (gates / gates:sum():as "gates.sum"):as "gates.weight" end
+        local slots = chosen:reshape { B * T * k }:as "slots"
+        local perm = slots:bucket(E):as "perm"                  -- slots in order of expert
+        local offs = perm:item(1):as "offs"                     -- (E+1): where each expert's begin
+        local sorted = o.bias and slots:gather(perm):as "sorted"
+
+        local function expert(input, which, n, how)
+                local w = param(which .. ".weight", { E, n, input.shape[2] }, { std = o.std })
+                local bias = o.bias and param(which .. ".bias", { E, n }, { init = "zeros", decay = false })
+                for e = 0, E - 1 do
+                        if o.expert_map then
+                                o.expert_map(which, w, e, ".weight")
+                                if bias then o.expert_map(which, bias, e, ".bias") end
+                        end
+                end
+                local y = input:expert_matmul(w, perm, offs, how)
+                if not bias then return y:as(which) end
+                local own = bias:gather(how.scatter and slots or sorted):as(which .. ".bias_rows")
+                return (y:as(which .. ".product") + own):as(which)
+        end
+
+        local h
+        if o.gated then
+                local gate = expert(rows, "gate", F, { tb = 1, adiv = k })
+                local up = expert(rows, "up", F, { tb = 1, adiv = k })
+                h = (b.activation(gate, o.act):as "act" * up):as "h"
+        else
+                h = b.activation(expert(rows, "up", F, { tb = 1, adiv = k }), o.act):as "h"
+        end
+        local y = expert(h, "down", C, { tb = 1, scatter = 1 }):reshape { B * T, k, C }
+        y = y:as "down.slots":combine(gates):as "mixed":reshape { B, T, C }:as "y"
+        return y, { probs = probs, offs = offs, E = E, k = k }
+end
+
+-- The balance loss of Switch Transformers as Mixtral has it, over all layers at once:
+-- E * sum over experts of (share of slots, summed over the k choices) * (mean probability).
+-- The number of tokens is the sum of the experts' counts over k.
+function b.balance_loss(layers)
+        local share, prob
+        for _, l in ipairs(layers) do
+                local ends = l.offs:slice { axis = 0, start = 1, len = l.E }:as "balance.ends":cast "f32"
+                local begins = l.offs:slice { axis = 0, len = l.E }:as "balance.begins":cast "f32"
+                local count = (ends - begins):as "balance.count"                -- (E)
+                local tokens = (count:sum():as "balance.slots" * (1 / l.k)):as "balance.tokens"
+                local f = (count / tokens):as "balance.share"
+                local p = (l.probs:colsum(1):as "balance.mass" / tokens):as "balance.prob"
+                share = share and share + f or f
+                prob = prob and prob + p or p
+        end
+        local n, E = #layers, layers[1].E
+        return ((share * prob):sum():as "balance.sum" * (E / (n * n))):as "balance":reshape {}:as "aux_loss"
+end
+
+return b

@@ -1,0 +1,86 @@
+-- moe.lua: Mixtral, Qwen3-MoE and others of their kind: Llama with experts for its
+-- MLPs.  Parameters are llama.lua's and those below; the defaults are Mixtral-8x7B.
+local b = require "blocks"
+local llama = require "llama"
+
+-- Names below model.layers.N.: of the router, and of one expert's tensors.
+local spelling = {
+        mixtral = {
+                router = "block_sparse_moe.gate", expert = "block_sparse_moe.experts.%d.%s.weight",
+                gate = "w1", up = "w3", down = "w2",
+        },
+        qwen = {
+                router = "mlp.gate", expert = "mlp.experts.%d.%s.weight",
+                gate = "gate_proj", up = "up_proj", down = "down_proj",
+        },
+        -- all experts in one tensor (E,...), gate and up in one
+        stacked = { router = "mlp.gate", gate_up = "mlp.experts.gate_up_proj", down = "mlp.experts.down_proj" },
+}
+
+-- Tie expert e's rows of a stacked weight (E,N,K) to the checkpoint.
+local function expert_map(layer, p)
+        local s, E, F, C = spelling[p.spelling], p.n_expert, p.n_ff, p.n_embd
+        return function(which, w, e)
+                local rows = { rows = { e, e + 1 } }
+                local n, k = w.shape[2], w.shape[3]
+                if not s.gate_up then
+                        local text = layer .. string.format(s.expert, e, s[which])
+                        w:from(string.format("%s: %dx%d | reshape 1 %d %d", text, n, k, n, k), rows)
+                elseif e == 0 and which == "down" then
+                        w:from(layer .. s.down)
+                elseif e == 0 then
+                        local at = which == "up" and F or 0
+                        w:from(string.format("%s: %dx%dx%d | cols %d %d", layer .. s.gate_up, E, 2 * F, C, at, at + F))
+                end
+        end
+end
+
+local params = {
+        n_layer = 32, vocab = 32000, ctx = 32768, n_embd = 4096, n_head = 32, n_kv_head = 8, head_dim = 128, n_ff = 14336,
+        rope_theta = 1e6, tied = false,
+        n_expert = 8, top_k = 2,
+        renorm = true,          -- the chosen probabilities are made to sum to 1
+        gated = true,           -- SwiGLU experts; false: two linears
+        router_bias = false,
+        aux_coef = 0.02,        -- weight of the balance loss; 0: none
+        spelling = "mixtral",   -- names of the experts: mixtral, qwen, stacked
+}
+for name, value in pairs(llama.params) do
+        if params[name] == nil then params[name] = value end
+end
+
+return {
+        name = "moe",
+        params = params,
+        config = function(c)
+                local p = llama.from_hf(c)
+                local qwen = c.model_type == "qwen3_moe"
+                p.n_expert, p.top_k = c.num_local_experts or c.num_experts, c.num_experts_per_tok
+                p.n_ff = c.moe_intermediate_size or p.n_ff
+                p.renorm = not qwen or c.norm_topk_prob or false
+                p.aux_coef = c.router_aux_loss_coef
+                p.spelling = qwen and "qwen" or "mixtral"
+                if qwen and (#(c.mlp_only_layers or {}) > 0 or (c.decoder_sparse_step or 1) ~= 1) then
+                        error "layers without experts are not supported (mlp_only_layers, decoder_sparse_step)"
+                end
+                return p
+        end,
+        graph = function(p)
+                if not spelling[p.spelling] then error("unknown spelling '" .. p.spelling .. "'") end
+                local ids, targets = b.inputs()
+                local layers = {}
+                local function experts(x, _, from)
+                        local layer = from.att_norm:sub(1, -#"input_layernorm" - 1)
+                        local y
+                        y, layers[#layers + 1] = b.moe(x, {
+                                n_expert = p.n_expert, top_k = p.top_k, n_ff = p.n_ff, act = p.act, gated = p.gated,
+                                renorm = p.renorm, router_bias = p.router_bias, std = p.std,
+                                from = { router = layer .. spelling[p.spelling].router }, expert_map = expert_map(layer, p),
+                        })
+                        return y
+                end
+                local logits = llama.logits(ids, p, experts)
+                if p.aux_coef == 0 then return b.outputs(logits, targets) end
+                return b.outputs(logits, targets, b.balance_loss(layers), p.aux_coef)
+        end,
+}

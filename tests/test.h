@@ -13,7 +13,7 @@
 typedef struct Test { const char *name; void (*fn)(void); struct Test *next; } Test;
 static Test *test_list, **test_end = &test_list;
 static jmp_buf test_out;
-static const char *test_skip_reason;
+static const char *test_skip_reason = "";
 
 #define TEST(id) \
         static void test_##id(void); \

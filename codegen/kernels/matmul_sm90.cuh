@@ -1,0 +1,586 @@
+/* matmul_sm90.cuh: C = op(A) op(B) for bf16 and f16 on Hopper (sm_90a): wgmma fed by
+ * a ring of shared memory stages.  Operands, tail and tiles are those of matmul.cuh;
+ * only the way there differs, so a kernel built for sm_90a calls
+ *
+ *      matmul_sm90_task<T, Tile, TRANS_A, TRANS_B, 16>(a, lda, b, ldb, M, N, K, tile, smem, tail)
+ *
+ * where it called matmul_task.  Rows and columns at the edge of C, and K, may be
+ * any size; ALIGN must be 16 (others stay on the portable path), K >= 1.
+ *
+ * Two ways of loading, one of multiplying:
+ *
+ *  matmul_sm90_*  plain pointers.  A warpgroup of 128 threads copies with cp.async, 16
+ *                 bytes at a time, and swizzles by hand.  A stage of 128x256x64 is 24 copies per
+ *                 thread, under a tenth of the issue slots the stage lasts.  (A flat cp.async.bulk
+ *                 per row cannot serve: it does not swizzle, and the layout without swizzle
+ *                 wants 8-row x 16-byte cores, one 16-byte bulk copy for each row of each.)
+ *  matmul_tma_*   tensor maps in global memory.  One thread issues boxes of 64x64
+ *                 values; the copy engine swizzles and fills with zeros outside.
+ *
+ * What the caller of matmul_tma_* does, once per operand when its address is known:
+ * cuTensorMapEncodeTiled, BFLOAT16 or FLOAT16, rank 2, dims {columns, rows} of the matrix
+ * as it lies in memory, one stride of ld * 2 bytes (a multiple of 16; address 16-byte
+ * aligned), box {64, 64}, element strides 1, no interleave, SWIZZLE_128B, L2 promotion
+ * 256 B, out of bounds zero.  The 128 bytes go to global memory, 64-byte aligned, before
+ * the launch; the kernel gets their address as a plain pointer.  One map serves every
+ * tile shape and both uses of a matrix (transposed or not).
+ *
+ * Per way of loading:
+ *      _task         one tile per block                     tiles: matmul_tiles<Tile>(M, N), cluster tiles: 1/CLUSTER
+ *      _persistent   tiles first, first + step, ...         loads of a tile run under the tail of the one before
+ *      _split_task   as matmul_split_task, sum with splitk_reduce_task
+ *      _stream_task  weight gradients: `workers` blocks (clusters) take equal runs of all tiles'
+ *                    K-steps; parts in ws, stream_reduce_task sums them in order and runs the tail
+ *
+ * How the warpgroups meet.  Stage s has two mbarriers: full[s] (loads have landed)
+ * and empty[s] (every consumer warp is done with it).  Each side counts steps through
+ * all its tiles; stage and parity follow from the count.  Warpgroup 0 loads and gives
+ * most of its registers to the consumers.  At the start consumer 0 goes LEAD steps ahead
+ * of consumer 1 and stays ahead by what a tail takes, so that one's tail runs while the
+ * other keeps the tensor cores busy. */
+#ifndef TGC_MATMUL_SM90_CUH
+#define TGC_MATMUL_SM90_CUH
+
+#include "matmul.cuh"
+
+/* ---- tile shapes -------------------------------------------------------- */
+
+template <int BM_, int BN_, int CONSUMERS_, int STAGES_, int CLUSTER_, int MINB_, int LEAD_ = 2>
+struct STile {
+        static constexpr int BM = BM_, BN = BN_, BK = 64, CONSUMERS = CONSUMERS_, STAGES = STAGES_;
+        static constexpr int CLUSTER = CLUSTER_, MINB = MINB_, THREADS = 128 * (CONSUMERS + 1);
+        static constexpr int WM = BM / CONSUMERS;               /* rows per consumer */
+        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
+        static constexpr int SMEM = STAGES * STAGE + 2 * STAGES * 8;
+        static constexpr bool SIMT = false;
+        static constexpr int LEAD = CONSUMERS == 2 ? LEAD_ : 0;
+        /* Registers after setmaxnreg.  At entry a thread has 65536 / (THREADS * MINB), down to a
+         * multiple of 8 (168; 80 for two blocks); what the loader gives up the consumers get. */
+        static constexpr int LOADER_REGS = MINB == 1 ? 56 : 40, CONSUMER_REGS = MINB == 1 ? 224 : 96;
+        /* cp.async: loads signalled this many steps after they were issued.  A loader that waits
+         * for step i - STAGES to be given back must have signalled the step after it. */
+        static constexpr int LAG = STAGES - 2 < 2 ? STAGES - 2 : 2;
+        static_assert(WM % 64 == 0 && BN % 64 == 0 && CONSUMERS == 2, "wgmma is 64 rows; registers are for two consumers");
+        static_assert(LAG >= 1 && LEAD <= STAGES - LAG, "consumer 0 can go no further ahead than what is loaded");
+};
+
+/* The rows of ../matmul_tiles_sm90.def. */
+typedef STile<128, 256, 2, 4, 1, 1> S128x256;
+typedef STile<128, 192, 2, 5, 1, 1> S128x192;
+typedef STile<256, 128, 2, 4, 1, 1> S256x128;
+typedef STile<128, 128, 2, 6, 1, 1> S128x128;
+typedef STile<128, 128, 2, 3, 1, 2, 1> S128x128d;
+typedef STile<128, 256, 2, 4, 2, 1> S128x256c;
+typedef STile<128, 192, 2, 5, 2, 1> S128x192c;
+
+/* What a block, or a cluster together, computes: a tile for tile_at and matmul_tiles. */
+template <class Tile>
+struct ClusterTile {
+        static constexpr int BM = Tile::BM * Tile::CLUSTER, BN = Tile::BN;
+};
+
+/* ---- work: what a block computes, one piece after the other ----------------- */
+
+/* C at (m, n), over the K-steps [kt0, kt1), at least one. */
+struct Piece { int m, n, kt0, kt1; };
+
+template <class Tile>
+TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
+
+/* Tiles first, first + step, ... below end; the caller's tail. */
+template <class Tile, class Tail>
+struct TileWork {
+        int M, N, K, first, end, step;
+        const Tail &tail;
+
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int t = first + i * step;
+                if (t >= end)
+                        return false;
+                const TileAt at = tile_at<ClusterTile<Tile>>(t, M, N);
+                p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K);
+                return true;
+        }
+        __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
+};
+
+/* One tile of one split, as matmul_split_task numbers them; splits <= K-steps. */
+template <class Tile, int V>
+struct SplitWork {
+        int M, N, K, splits, tile;
+        float *ws;                      /* (splits, M, N) */
+
+        __device__ __forceinline__ int split() const { return tile / matmul_tiles<ClusterTile<Tile>>(M, N); }
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int s = split(), steps = k_steps<Tile>(K);
+                const TileAt at = tile_at<ClusterTile<Tile>>(tile - s * matmul_tiles<ClusterTile<Tile>>(M, N), M, N);
+                p.m = at.m, p.n = at.n;
+                p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
+                return i == 0;
+        }
+        __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int) const
+        {
+                return { ws + (long)split() * M * N, N };
+        }
+};
+
+/* All tiles' K-steps in one row, cut into `workers` runs that differ by at most one step.
+ * A run covers parts of a few tiles.  Walking along the row, each new part has a
+ * larger worker + tile, so that sum is the part's place in ws. */
+TGC_DEV int stream_cut(int worker, int workers, int steps) { return (int)((long)steps * worker / workers); }
+
+template <class Tile>
+struct StreamTail {
+        static constexpr int MAXV = 4, MINV = 1;
+        float *part;                    /* (BM * CLUSTER, BN) */
+        int m, n;
+        template <int W>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[W]) const
+        {
+                store<W>(part + (row - m) * Tile::BN + (col - n), v);
+        }
+};
+
+template <class Tile>
+struct StreamWork {
+        int M, N, K, worker, workers;
+        float *ws;                      /* (workers + tiles - 1, BM * CLUSTER, BN) */
+
+        __device__ __forceinline__ int tile(int i) const
+        {
+                return stream_cut(worker, workers, matmul_tiles<ClusterTile<Tile>>(M, N) * k_steps<Tile>(K))
+                     / k_steps<Tile>(K) + i;
+        }
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int steps = k_steps<Tile>(K), all = matmul_tiles<ClusterTile<Tile>>(M, N) * steps;
+                const int from = stream_cut(worker, workers, all), to = stream_cut(worker + 1, workers, all);
+                const int t = from / steps + i, at = t * steps;
+                if (at >= to)
+                        return false;
+                const TileAt c = tile_at<ClusterTile<Tile>>(t, M, N);
+                p.m = c.m, p.n = c.n;
+                p.kt0 = from > at ? from - at : 0, p.kt1 = to - at < steps ? to - at : steps;
+                return true;
+        }
+        __device__ __forceinline__ StreamTail<Tile> tail_of(const Piece &p, int i) const
+        {
+                return { ws + (long)(worker + tile(i)) * (Tile::BM * Tile::CLUSTER * Tile::BN), p.m, p.n };
+        }
+};
+
+/* ---- the ring ------------------------------------------------------------ */
+
+/* TGC_BOUNDED: give up with a trap after some seconds instead of hanging. */
+TGC_DEV void ring_wait(Mbar *bar, unsigned parity)
+{
+#ifdef TGC_BOUNDED
+        for (long i = 0; !mbarrier_try_wait(bar, parity); i++)
+                if (i > 1 << 20)
+                        __trap();
+#else
+        mbarrier_wait(bar, parity);
+#endif
+}
+
+/* Where one side stands: its stage, and how often (mod 2) it went round. */
+template <class Tile>
+struct Ring {
+        char *smem;
+        int stage;
+        unsigned round;
+
+        __device__ __forceinline__ Ring(char *smem_) : smem(smem_), stage(0), round(0) {}
+        __device__ __forceinline__ Mbar *full(int s) const { return (Mbar *)(smem + Tile::STAGES * Tile::STAGE) + s; }
+        __device__ __forceinline__ Mbar *empty(int s) const { return full(s) + Tile::STAGES; }
+        __device__ __forceinline__ char *a() const { return smem + stage * Tile::STAGE; }
+        __device__ __forceinline__ char *b() const { return a() + Tile::A_BYTES; }
+        __device__ __forceinline__ void wait_full() const { ring_wait(full(stage), round); }
+        /* In the first round nothing is to be waited for: a fresh barrier counts the phase before its first,
+         * which has the other parity, as done. */
+        __device__ __forceinline__ void wait_empty() const { ring_wait(empty(stage), round ^ 1); }
+        __device__ __forceinline__ void next()
+        {
+                if (++stage == Tile::STAGES)
+                        stage = 0, round ^= 1;
+        }
+        /* The stage `back` steps ago. */
+        __device__ __forceinline__ int before(int back) const
+        {
+                return stage >= back ? stage - back : stage - back + Tile::STAGES;
+        }
+};
+
+/* ---- loading: cp.async ----------------------------------------------------- */
+
+/* Both loaders leave an operand as the 128-byte swizzle has it, which is a function of
+ * the address alone: bits 4..6 are xored with bits 7..9.  Rows of 128 bytes (64
+ * values), blocks of 8 rows 1024 bytes apart and aligned.
+ *      K contiguous:       row r of the operand is row r.
+ *      C's side contiguous: the 64 values m .. m+63 of k are row k of block m / 64, BK rows each. */
+template <bool KMAJOR, int BK>
+TGC_DEV int swizzle128(int row, int col)
+{
+        const int r = KMAJOR ? row : col / 64 * BK + row, c = KMAJOR ? col / 8 : col % 64 / 8;
+        return r * 128 + ((c ^ (r & 7)) * 16);
+}
+
+template <bool KMAJOR, int BK, class P>
+TGC_DEV void panel_copy128(const P &p, char *smem, int k0)
+{
+        typedef decltype(p.src) Ptr;
+#pragma unroll
+        for (int i = 0; i < P::COPIES; i++) {
+                Ptr from;
+                const bool valid = p.source(i, k0, from);
+                cp_async16(smem + swizzle128<KMAJOR, BK>(P::row(i), P::col(i)), from, valid);
+        }
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B>
+struct CopyLoader {
+        static constexpr int FULL_COUNT = 4;            /* warps */
+        const T *a, *b;
+        long lda, ldb;
+        int M, N, K;
+
+        /* Everything this thread issued up to `stage` has landed: tell the consumers.  cp.async writes as
+         * ordinary stores do, wgmma reads by the asynchronous proxy: the fence stands between. */
+        static __device__ __forceinline__ void signal(const Ring<Tile> &ring, int stage)
+        {
+                fence_proxy_async();
+                __syncwarp();
+                if ((threadIdx.x & 31) == 0)
+                        mbarrier_arrive(ring.full(stage));
+        }
+
+        /* Threads 0..127, all of them. */
+        template <class Work>
+        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        {
+                int issued = 0;         /* counted up to LAG */
+                Piece p;
+                for (int i = 0; work.get(i, p); i++) {
+                        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, 128, 16, SameRows> pa(a, lda, p.m, M, K, SameRows());
+                        const Panel<T, TRANS_B, Tile::BN, Tile::BK, 128, 16, SameRows> pb(b, ldb, p.n, N, K, SameRows());
+                        for (int kt = p.kt0; kt < p.kt1; kt++) {
+                                ring.wait_empty();
+                                panel_copy128<!TRANS_A, Tile::BK>(pa, ring.a(), kt * Tile::BK);
+                                panel_copy128<TRANS_B, Tile::BK>(pb, ring.b(), kt * Tile::BK);
+                                cp_async_commit();
+                                if (issued == Tile::LAG) {
+                                        cp_async_wait<Tile::LAG>();
+                                        signal(ring, ring.before(Tile::LAG));
+                                } else {
+                                        issued++;
+                                }
+                                ring.next();
+                        }
+                }
+                cp_async_wait<0>();
+                for (; issued; issued--)
+                        signal(ring, ring.before(issued));
+        }
+};
+
+/* ---- loading: tensor maps ---------------------------------------------------- */
+
+template <class Tile, bool TRANS_A, bool TRANS_B>
+struct TmaLoader {
+        static constexpr int FULL_COUNT = 1;
+        const void *a, *b;              /* maps */
+
+        /* Box j of an operand: 64 of C's side, 64 of K, 8 KB. */
+        template <bool KMAJOR>
+        static __device__ __forceinline__ void box(char *panel, const void *map, Mbar *bar, int first, int j, int k0,
+                                                   int share)
+        {
+                const int x = KMAJOR ? k0 : first + 64 * j, y = KMAJOR ? first + 64 * j : k0;
+                if (share)
+                        tma_load_2d_multicast(panel + j * 8192, map, bar, x, y, (unsigned short)((1 << Tile::CLUSTER) - 1));
+                else
+                        tma_load_2d(panel + j * 8192, map, bar, x, y);
+        }
+
+        /* One thread works.  In a cluster each block loads its own A and every
+         * CLUSTER-th box of B, which lands in all blocks and counts at each one's barrier. */
+        template <class Work>
+        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        {
+                if (threadIdx.x == 0) {
+                        const int rank = Tile::CLUSTER > 1 ? (int)cluster_rank() : 0;
+                        Piece p;
+                        fence_tensormap(a);
+                        fence_tensormap(b);
+                        for (int i = 0; work.get(i, p); i++)
+                                for (int kt = p.kt0; kt < p.kt1; kt++) {
+                                        Mbar *bar = ring.full(ring.stage);
+                                        ring.wait_empty();
+                                        mbarrier_expect_tx(bar, Tile::STAGE);
+#pragma unroll
+                                        for (int j = 0; j < Tile::BM / 64; j++)
+                                                box<!TRANS_A>(ring.a(), a, bar, p.m + rank * Tile::BM, j, kt * 64, 0);
+#pragma unroll
+                                        for (int j = 0; j < Tile::BN / 64; j++)
+                                                if (j % Tile::CLUSTER == rank)
+                                                        box<TRANS_B>(ring.b(), b, bar, p.n, j, kt * 64, Tile::CLUSTER > 1);
+                                        ring.next();
+                                }
+                }
+                __syncwarp();
+        }
+};
+
+/* ---- multiplying ----------------------------------------------------------- */
+
+/* Descriptor of an operand in the layout above (PTX ISA, "matrix descriptor format" of wgmma, and the
+ * canonical layouts beside it).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo: with K
+ * contiguous not looked at, since the 16 values of k that one wgmma reads lie in one swizzled row; otherwise from one
+ * block of 64 of C's side to the next, BK rows of 128 bytes.  The base offset is 0: panels are 1024-byte aligned. */
+template <bool KMAJOR, int BK>
+TGC_DEV unsigned long long panel_desc(const char *panel)
+{
+        return KMAJOR ? wgmma_desc_k128(panel) : wgmma_desc(panel, BK * 128, 1024, SWIZZLE_128);
+}
+
+/* To the next 16 of k, in the descriptor's 16-byte units: 32 bytes along a row, or 16 rows of 128. */
+template <bool KMAJOR> TGC_DEV constexpr unsigned long long desc_k() { return KMAJOR ? 2 : 128; }
+/* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
+template <bool KMAJOR, int BK> TGC_DEV constexpr unsigned long long desc_64() { return KMAJOR ? 512 : BK * 8; }
+
+/* This warp has read the stage: say so to whoever fills it, in a cluster the loaders of all blocks. */
+template <class Tile>
+TGC_DEV void give_back(const Ring<Tile> &ring, int stage, int lane)
+{
+        if constexpr (Tile::CLUSTER > 1) {
+                if (lane < Tile::CLUSTER)
+                        mbarrier_arrive_cluster(ring.empty(stage), lane);
+        } else if (lane == 0) {
+                mbarrier_arrive(ring.empty(stage));
+        }
+}
+
+/* Shape of one warp's share of a 64-row wgmma, for mma_tail. */
+template <class Tile>
+struct WarpShare {
+        static constexpr int WM = 16, WN = Tile::BN;
+};
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
+TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
+{
+        constexpr int MI = Tile::WM / 64, KS = Tile::BK / 16;
+        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+        const int row0 = (Tile::CLUSTER > 1 ? (int)cluster_rank() * Tile::BM : 0) + consumer * Tile::WM + warp * 16;
+        /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
+                                    + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        Piece p;
+
+        for (int i = 0; work.get(i, p); i++) {
+                float acc[MI][1][Tile::BN / 8][4];
+                if (Tile::LEAD > 0 && i == 0 && consumer == 1)
+                        bar_sync(1, 256);
+                for (int kt = p.kt0; kt < p.kt1; kt++) {
+                        const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
+                        ring.wait_full();
+                        wgmma_fence();
+#pragma unroll
+                        for (int ks = 0; ks < KS; ks++)
+#pragma unroll
+                                for (int m = 0; m < MI; m++)
+                                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]),
+                                                                 a0 + at + m * desc_64<!TRANS_A, Tile::BK>()
+                                                                    + ks * desc_k<!TRANS_A>(),
+                                                                 b0 + at + ks * desc_k<TRANS_B>(),
+                                                                 ks > 0 || kt > p.kt0, T());
+                        wgmma_commit();
+                        wgmma_wait<1>();
+                        if (kt > p.kt0)
+                                give_back<Tile>(ring, ring.before(1), lane);
+                        if (Tile::LEAD > 0 && i == 0 && consumer == 0
+                            && kt - p.kt0 == (p.kt1 - p.kt0 < Tile::LEAD ? p.kt1 - p.kt0 : Tile::LEAD) - 1)
+                                bar_arrive(1, 256);
+                        ring.next();
+                }
+                wgmma_wait<0>();
+                give_back<Tile>(ring, ring.before(1), lane);
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+                        wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+                        mma_tail<WarpShare<Tile>>(acc[m], p.m + row0 + m * 64, p.n, M, N, work.tail_of(p, i));
+        }
+}
+
+/* ---- all together ------------------------------------------------------------ */
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Loader, class Work>
+TGC_DEV void wgmma_run(const Loader &loader, const Work &work, int M, int N, char *smem)
+{
+        Ring<Tile> ring(smem);
+        if (threadIdx.x == 0) {
+                for (int s = 0; s < Tile::STAGES; s++) {
+                        mbarrier_init(ring.full(s), Loader::FULL_COUNT);
+                        mbarrier_init(ring.empty(s), 4 * Tile::CONSUMERS * Tile::CLUSTER);
+                }
+                fence_barrier_init();
+                fence_proxy_async();
+        }
+        if constexpr (Tile::CLUSTER > 1)
+                cluster_sync();
+        else
+                __syncthreads();
+        if (threadIdx.x < 128) {
+                setmaxnreg_dec<Tile::LOADER_REGS>();
+                loader.run(ring, work);
+        } else {
+                setmaxnreg_inc<Tile::CONSUMER_REGS>();
+                wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N);
+        }
+        /* No block leaves while another may still arrive at its barriers. */
+        if constexpr (Tile::CLUSTER > 1)
+                cluster_sync();
+        else
+                __syncthreads();
+        if (threadIdx.x == 0)
+                for (int s = 0; s < 2 * Tile::STAGES; s++)
+                        mbarrier_inval(ring.full(s));
+        __syncthreads();
+}
+
+/* ---- entries: plain pointers ---------------------------------------------------- */
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Work>
+TGC_DEV void matmul_sm90_run(const T *a, long lda, const T *b, long ldb, int M, int N, int K, char *smem, const Work &work)
+{
+        static_assert(ALIGN == 16 && Tile::CLUSTER == 1, "16-byte copies; clusters only with tensor maps");
+        const CopyLoader<T, Tile, TRANS_A, TRANS_B> loader = { a, b, lda, ldb, M, N, K };
+        wgmma_run<T, Tile, TRANS_A, TRANS_B>(loader, work, M, N, smem);
+}
+
+/* Tiles first, first + step, ... of all. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail>
+TGC_DEV void matmul_sm90_persistent(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tiles,
+                                    int first, int step, char *smem, const Tail &tail)
+{
+        const TileWork<Tile, Tail> work = { M, N, K, first, tiles, step, tail };
+        matmul_sm90_run<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, smem, work);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail>
+TGC_DEV void matmul_sm90_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
+                              const Tail &tail)
+{
+        matmul_sm90_persistent<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile + 1, tile, 1, smem, tail);
+}
+
+/* V divides N; 16-byte accesses take V = 4.  splits <= ceil(K / 64). */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
+TGC_DEV void matmul_sm90_split_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
+                                    float *ws, int tile, char *smem)
+{
+        const SplitWork<Tile, V> work = { M, N, K, splits, tile, ws };
+        matmul_sm90_run<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, smem, work);
+}
+
+/* Run `worker` of `workers`; each has at least a step: workers <= tiles * ceil(K / 64).
+ * ws: f32 (workers + tiles - 1, BM * CLUSTER, BN), summed by stream_reduce_task.  4 divides N. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN>
+TGC_DEV void matmul_sm90_stream_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int workers,
+                                     float *ws, int worker, char *smem)
+{
+        const StreamWork<Tile> work = { M, N, K, worker, workers, ws };
+        matmul_sm90_run<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, smem, work);
+}
+
+/* ---- entries: tensor maps -------------------------------------------------------- */
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
+TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, char *smem, const Work &work)
+{
+        const TmaLoader<Tile, TRANS_A, TRANS_B> loader = { map_a, map_b };
+        wgmma_run<T, Tile, TRANS_A, TRANS_B>(loader, work, M, N, smem);
+}
+
+/* With CLUSTER c, here and below: tiles are those of ClusterTile<Tile>, and the shell passes
+ * blockIdx.x / c and gridDim.x / c where it passed blockIdx.x and gridDim.x. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail>
+TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int tiles, int first,
+                                   int step, char *smem, const Tail &tail)
+{
+        const TileWork<Tile, Tail> work = { M, N, K, first, tiles, step, tail };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail>
+TGC_DEV void matmul_tma_task(const void *map_a, const void *map_b, int M, int N, int K, int tile, char *smem,
+                             const Tail &tail)
+{
+        matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, tile + 1, tile, 1, smem, tail);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V>
+TGC_DEV void matmul_tma_split_task(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
+                                   int tile, char *smem)
+{
+        const SplitWork<Tile, V> work = { M, N, K, splits, tile, ws };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B>
+TGC_DEV void matmul_tma_stream_task(const void *map_a, const void *map_b, int M, int N, int K, int workers, float *ws,
+                                    int worker, char *smem)
+{
+        const StreamWork<Tile> work = { M, N, K, worker, workers, ws };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
+}
+
+/* ---- the sum of the streams' parts -------------------------------------------------- */
+
+/* The run that holds this step of the row. */
+TGC_DEV int stream_worker(int step, int workers, int steps)
+{
+        int w = (int)((long)step * workers / steps);
+        while (stream_cut(w + 1, workers, steps) <= step)
+                w++;
+        return w;
+}
+
+/* THREADS * V elements of one tile of C: tiles * stream_reduce_parts<Tile, THREADS, Tail>() parts. */
+template <class Tail>
+struct StreamReduce {
+        static constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
+};
+
+template <class Tile, int THREADS, class Tail>
+TGC_DEV void stream_reduce_task(const float *ws, int workers, int M, int N, int K, int part, const Tail &tail)
+{
+        typedef ClusterTile<Tile> Area;
+        constexpr int V = StreamReduce<Tail>::V, SIZE = Area::BM * Area::BN, PARTS = SIZE / (THREADS * V);
+        static_assert(SIZE % (THREADS * V) == 0, "a tile is a whole number of parts");
+        const int tile = part / PARTS, steps = k_steps<Tile>(K), all = matmul_tiles<Area>(M, N) * steps;
+        const int i = (part - tile * PARTS) * (THREADS * V) + (int)threadIdx.x * V;
+        const TileAt at = tile_at<Area>(tile, M, N);
+        const int row = at.m + i / Area::BN, col = at.n + i % Area::BN;
+        if (row >= M || col >= N)
+                return;
+        const int last = stream_worker((tile + 1) * steps - 1, workers, all);
+        int w = stream_worker(tile * steps, workers, all);
+        float sum[V];
+        load<V>(sum, ws + (long)(w + tile) * SIZE + i);
+        while (++w <= last) {
+                float v[V];
+                load<V>(v, ws + (long)(w + tile) * SIZE + i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        sum[j] += v[j];
+        }
+        tail(row, col, sum);
+}
+
+#endif

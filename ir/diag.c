@@ -14,6 +14,8 @@ void diag_begin(Diag *d)
                 abort();
         d->msg[0] = 0;
         d->code = 0;
+        d->source = diag_top ? diag_top->source : NULL;
+        d->source_file = diag_top ? diag_top->source_file : NULL;
         stack[depth++] = diag_top;
         diag_top = d;
 }
@@ -76,4 +78,17 @@ void error_code(int code, Loc loc, const char *fmt, ...)
         va_list ap;
         va_start(ap, fmt);
         fail(code, loc, fmt, ap);
+}
+
+void diag_pass_on(const Diag *from)
+{
+        Diag *d = diag_top;
+        if (!d) {
+                fprintf(stderr, "%s\n", from->msg);
+                abort();
+        }
+        snprintf(d->msg, sizeof d->msg, "%s", from->msg);
+        d->code = from->code;
+        diag_end(d);
+        longjmp(d->out, 1);
 }

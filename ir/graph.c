@@ -60,6 +60,21 @@ int graph_types(Graph *g, Ref r, Type out[MAX_OUT])
         return k;
 }
 
+/* Sizes are bounded here, so that shape rules and passes may multiply them unchecked. */
+static void check_type(const Node *n, const Type *t)
+{
+        int64_t most = (int64_t)1 << 48;
+        int e[N_SYM] = { 0 };
+        for (int i = 0; i < t->rank; i++) {
+                bool ok = t->dim[i].n >= 1 && t->dim[i].n <= most;
+                most = ok ? most / t->dim[i].n : 0;
+                for (int k = 0; k < N_SYM; k++)
+                        ok &= t->dim[i].e[k] >= 0 && (e[k] += t->dim[i].e[k]) <= 16;
+                if (!ok)
+                        error_at(n->loc, "%%%s: %s has a dimension of 0 or too many elements", n->name, type_text(t, (char[256]){ 0 }));
+        }
+}
+
 Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
 {
         Node *n = grow(g);
@@ -70,8 +85,10 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         n->name = name ? arena_str(g->arena, name) : graph_name(g, op_info[op].text);
         if (a)
                 n->a = *a;
-        if (t)
+        if (t) {
                 n->type = *t;
+                check_type(n, t);
+        }
         if (n_in > MAX_IN)
                 error_at(loc, "%s: %d inputs, at most %d", op_info[op].text, n_in, MAX_IN);
         if (op_info[op].n_in >= 0 && n_in != op_info[op].n_in)
@@ -82,7 +99,8 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
                         error_at(loc, "%s: input %d is not a value of this graph", op_info[op].text, i + 1);
                 n->in[i] = in[i];
         }
-        op_info[op].shape(g, n, out);
+        for (int i = 0, k = op_info[op].shape(g, n, out); i < k; i++)
+                check_type(n, &out[i]);
         n->type = out[0];
         return g->n_nodes++;
 }

@@ -49,6 +49,7 @@ extern _Thread_local Diag *diag_top;    /* where error_at unwinds to; set by DIA
 #define DIAG_CATCH(d) (diag_begin(d), setjmp((d)->out) == 0)
 void diag_begin(Diag *d);
 void diag_end(Diag *d);
+_Noreturn void diag_pass_on(const Diag *from);          /* after cleaning up: to the next DIAG_CATCH */
 _Noreturn void error_at(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void error_code(int code, Loc loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -162,11 +162,14 @@ static Type type(Parser *p)
                         if (isdigit((unsigned char)*p->s)) {
                                 Loc l = here(p);
                                 int64_t v = integer(p);
-                                if (v < 0 || v > (int64_t)1 << 40)
+                                if (v < 1 || v > (int64_t)1 << 40 || d.n > ((int64_t)1 << 40) / v)
                                         error_at(l, "dimension out of range");
                                 d.n *= v;
                         } else if (*p->s && strchr("BTS", *p->s)) {
-                                d = dim_mul(d, DIM_SYM(strchr("BTS", *p->s) - "BTS"));
+                                int sym = (int)(strchr("BTS", *p->s) - "BTS");
+                                if (d.e[sym] == 8)
+                                        error_at(here(p), "dimension out of range");
+                                d = dim_mul(d, DIM_SYM(sym));
                                 p->s++;
                         } else {
                                 error_at(here(p), "expected a dimension: a number, B, T or S");
@@ -309,7 +312,12 @@ static void graph(Parser *p)
                         error_at(here(p), "expected '{'");
                 p->s++;
                 expect(p, "=");
-                g->sizes.v[s - "BTS"] = integer(p);
+                skip(p);
+                Loc loc = here(p);
+                int64_t v = integer(p);
+                if (v < 1 || v > (int64_t)1 << 31)
+                        error_at(loc, "%c must be positive", *s);
+                g->sizes.v[s - "BTS"] = v;
         }
         for (;;) {
                 skip(p);
@@ -332,16 +340,27 @@ static void graph(Parser *p)
         }
 }
 
+/* A graph that did not parse is freed before the error goes on. */
 Graph *graph_parse(const char *text, const char *file)
 {
-        Parser p = { text, text, 1, file, graph_new("graph"), NULL, 256 };
-        Diag *d = diag_top;
-        p.slot = arena_alloc(p.g->arena, p.cap * sizeof *p.slot);
-        p.file = arena_str(p.g->arena, file);
-        if (d) {
-                d->source = text;
-                d->source_file = p.file;
+        Graph *g = graph_new("graph");
+        Diag *outer = diag_top, d;
+        if (DIAG_CATCH(&d)) {
+                Parser p = { text, text, 1, arena_str(g->arena, file), g, NULL, 256 };
+                p.slot = arena_alloc(g->arena, p.cap * sizeof *p.slot);
+                d.source = text;
+                d.source_file = p.file;
+                graph(&p);
+                skip(&p);
+                if (*p.s)
+                        error_at(here(&p), "text after the graph");
+                if (outer) {                            /* passes may point into it too */
+                        outer->source = text;
+                        outer->source_file = p.file;
+                }
+                diag_end(&d);
+                return g;
         }
-        graph(&p);
-        return p.g;
+        graph_free(g);
+        diag_pass_on(&d);
 }

@@ -38,6 +38,8 @@ static void print_attr(const Node *n, Text *out)
         for (; f->name; f++) {
                 const char *p = (const char *)&n->a + f->offset;
                 if (f->count == 0) {                    /* the table of a constant */
+                        if (!n->a.data.n)
+                                continue;
                         text_add(out, "%s%s=", sep, f->name);
                         for (int64_t i = 0; i < n->a.data.n; i++) {
                                 num_text(n->a.data.data[i], num);
@@ -45,6 +47,8 @@ static void print_attr(const Node *n, Text *out)
                         }
                         sep = ", ";
                 } else if (f->count > 1) {
+                        if (!n->type.rank)
+                                continue;
                         text_add(out, "%s%s=", sep, f->name);
                         for (int i = 0; i < n->type.rank; i++)
                                 text_add(out, "%s%lld", i ? ":" : "", (long long)((const int64_t *)p)[i]);

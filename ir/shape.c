@@ -7,6 +7,8 @@
 #define NAME(i) (NODE(g, n->in[i])->name)
 #define TEXT op_info[n->op].text
 
+enum { MOST_BUCKETS = 1 << 30 };
+
 static DType float_of(Graph *g, const Node *n)
 {
         for (int i = 0; i < n->n_in; i++)
@@ -36,6 +38,13 @@ static void need_int(Graph *g, Node *n, int i)
         char t[256];
         if (IN(i)->dt != DT_I32)
                 error_at(n->loc, "%s: %%%s is %s, but must be i32", TEXT, NAME(i), type_text(IN(i), t));
+}
+
+/* Ops with optional inputs. */
+static void need_inputs(const Node *n, int least, int most)
+{
+        if (n->n_in < least || n->n_in > most)
+                error_at(n->loc, "%s: %d inputs given, %d to %d needed", TEXT, n->n_in, least, most);
 }
 
 static Dim last(const Type *t) { return t->dim[t->rank - 1]; }
@@ -111,7 +120,7 @@ int shape_rope(Graph *g, Node *n, Type *out)
         need_rank(g, n, 0, 4);
         d = last(IN(0));
         int64_t r = n->a.rope.dims ? n->a.rope.dims : d.n;
-        if (!dim_is_const(d) || d.n % 2 || r > d.n || r % 2 || IN(1)->rank != 1 || IN(1)->dim[0].n != r / 2)
+        if (!dim_is_const(d) || d.n % 2 || r < 2 || r > d.n || r % 2 || IN(1)->rank != 1 || IN(1)->dim[0].n != r / 2)
                 error_at(n->loc, "rope: %%%s is %s and rotates %lld, so the frequencies must be [%lld], not %s in %%%s", NAME(0),
                          shape_text(IN(0), a), (long long)r, (long long)r / 2, shape_text(IN(1), b), NAME(1));
         out[0] = *IN(0);
@@ -184,9 +193,9 @@ int shape_ce_grad(Graph *g, Node *n, Type *out)
 
 int shape_colsum(Graph *g, Node *n, Type *out)
 {
+        if (n->a.k.k < 1 || n->a.k.k > IN(0)->rank)
+                error_at(n->loc, "colsum: cannot sum %lld leading axes of a tensor of rank %d", (long long)n->a.k.k, IN(0)->rank);
         int k = (int)n->a.k.k;
-        if (k < 1 || k > IN(0)->rank)
-                error_at(n->loc, "colsum: cannot sum %d leading axes of a tensor of rank %d", k, IN(0)->rank);
         out[0].dt = DT_F32;
         out[0].rank = IN(0)->rank - k;
         for (int i = 0; i < out[0].rank; i++)
@@ -248,6 +257,13 @@ int shape_expert(Graph *g, Node *n, Type *out)
 
 int shape_expert_grad(Graph *g, Node *n, Type *out)
 {
+        need_rank(g, n, 0, 2);
+        need_rank(g, n, 1, 2);
+        need_int(g, n, 2);
+        need_int(g, n, 3);
+        if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n < 2)
+                error_at(n->loc, "expert_grad: perm must be [P] and offs [E+1], not %s and %s", shape_text(IN(2), (char[256]){ 0 }),
+                         shape_text(IN(3), (char[256]){ 0 }));
         Dim e = IN(3)->dim[0], k = last(IN(0)), m = last(IN(1));
         e.n--;
         out[0] = n->a.expert.tb ? type_of(DT_F32, 3, e, m, k) : type_of(DT_F32, 3, e, k, m);
@@ -257,8 +273,7 @@ int shape_expert_grad(Graph *g, Node *n, Type *out)
 static void need_linear(Graph *g, Node *n)
 {
         char x[256], y[256];
-        if (n->n_in < 3)
-                error_at(n->loc, "%s: needs x, w and targets", TEXT);
+        need_inputs(n, n->op == OP_LINEAR_CE ? 3 : 4, n->op == OP_LINEAR_CE ? 4 : 5);
         need_targets(g, n, 0, 2);
         if (IN(1)->rank != 2 || !dim_eq(last(IN(0)), IN(1)->dim[1]))
                 error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(0), x), NAME(0),
@@ -293,8 +308,7 @@ int shape_linear_ce_grad(Graph *g, Node *n, Type *out)
 int shape_attention(Graph *g, Node *n, Type *out)
 {
         char x[256], y[256], z[256];
-        if (n->n_in < 3)
-                error_at(n->loc, "%s: needs q, k and v", TEXT);
+        need_inputs(n, 3, 4);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
         if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) ||
             !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
@@ -308,6 +322,8 @@ int shape_attention(Graph *g, Node *n, Type *out)
 
 int shape_attention_grad(Graph *g, Node *n, Type *out)
 {
+        need_inputs(n, 6, 7);
+        need_same(g, n, 3, 5);
         for (int i = 0; i < 3; i++)
                 out[i] = *IN(i);
         return 3;
@@ -372,10 +388,10 @@ int shape_expand(Graph *g, Node *n, Type *out)
 int shape_slice(Graph *g, Node *n, Type *out)
 {
         char a[256];
-        int ax = (int)n->a.slice.axis;
         int64_t s = n->a.slice.start, len = n->a.slice.len, st = n->a.slice.step;
-        if (ax < 0 || ax >= IN(0)->rank)
-                error_at(n->loc, "slice: %%%s is %s, there is no axis %d", NAME(0), shape_text(IN(0), a), ax);
+        if (n->a.slice.axis < 0 || n->a.slice.axis >= IN(0)->rank)
+                error_at(n->loc, "slice: %%%s is %s, there is no axis %lld", NAME(0), shape_text(IN(0), a), (long long)n->a.slice.axis);
+        int ax = (int)n->a.slice.axis;
         Dim d = IN(0)->dim[ax];
         if (!dim_is_const(d) || s < 0 || len < 1 || st < 1 || s >= d.n || (len - 1) > (d.n - 1 - s) / st)
                 error_at(n->loc, "slice: %lld elements from %lld by %lld do not fit axis %d of %%%s %s", (long long)len, (long long)s,
@@ -402,8 +418,7 @@ int shape_transpose(Graph *g, Node *n, Type *out)
 int shape_concat(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
-        if (n->n_in < 1)
-                error_at(n->loc, "concat: needs at least one part");
+        need_inputs(n, 1, MAX_IN);
         need_rank(g, n, 0, 1);
         out[0] = *IN(0);
         for (int i = 1; i < n->n_in; i++) {
@@ -449,8 +464,8 @@ int shape_topk_grad(Graph *g, Node *n, Type *out)
 int shape_bucket(Graph *g, Node *n, Type *out)
 {
         need_int(g, n, 0);
-        if (n->a.k.k < 1)
-                error_at(n->loc, "bucket: needs at least one bucket, not %lld", (long long)n->a.k.k);
+        if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS)
+                error_at(n->loc, "bucket: needs 1 to %d buckets, not %lld", MOST_BUCKETS, (long long)n->a.k.k);
         out[0] = type_of(DT_I32, 1, type_elems(IN(0)));
         out[1] = type_of(DT_I32, 1, DIM(n->a.k.k + 1));
         return 2;
@@ -459,6 +474,7 @@ int shape_bucket(Graph *g, Node *n, Type *out)
 int shape_combine(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
+        need_inputs(n, 1, 2);
         need_rank(g, n, 0, 2);
         out[0] = *IN(0);
         out[0].dim[out[0].rank - 2] = out[0].dim[out[0].rank - 1];

@@ -1,0 +1,187 @@
+/* build.c: a model file through the compiler into the sections of a plan.  The
+ * only file here that knows the compiler. */
+#include <stdlib.h>
+#include <string.h>
+#include "../compiler/compiler.h"
+#include "../runtime/checkpoint.h"
+#include "cli.h"
+
+/* What must be freed however the work ends. */
+typedef struct Build {
+        Model      *model;
+        Compiled    made;
+        char       *config;             /* JSON text */
+        const char **define;
+        Text        graph, json, dot;
+} Build;
+
+static DType dtype_of(const char *name)
+{
+        for (DType t = DT_F32; t < N_DT; t++)
+                if (!strcmp(name, dt_name[t]))
+                        return t;
+        return DT_F32;
+}
+
+static int llama2c_json(const char *path, char **json, Err *e)
+{
+        Llama2cConfig c;
+        int code = llama2c_config(path, &c, e);
+        if (code)
+                return code;
+        *json = malloc(512);
+        if (!*json)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        snprintf(*json, 512, "{\"model_type\":\"llama2c\",\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,"
+                 "\"n_kv_heads\":%d,\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers,
+                 c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len, c.shared ? "true" : "false");
+        return TGC_OK;
+}
+
+/* One attempt to read; -D values are o's and `extra`, which may be NULL. */
+static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
+{
+        Diag d = { 0 };
+        int n = 0;
+        for (; n < o->n_define; n++)
+                b->define[n] = o->define[n];
+        if (extra)
+                b->define[n++] = extra;
+        ReadOptions r = { .define = b->define, .n_define = n };
+        model_free(b->model);
+        b->model = NULL;
+        if (!DIAG_CATCH(&d))
+                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+        switch (o->kind) {
+        case MODEL_LUA:  b->model = read_lua(o->model, &r); break;
+        case MODEL_JSON: b->model = read_json(o->model); break;
+        default:         b->model = read_lua_family(o->kind == MODEL_LLAMA2C ? "llama2c" : NULL, b->config, &r);
+        }
+        diag_end(&d);
+        return TGC_OK;
+}
+
+static bool defines_vocab(const BuildOptions *o)
+{
+        for (int i = 0; i < o->n_define; i++)
+                if (!strncmp(o->define[i], "vocab", 5))
+                        return true;
+        return false;
+}
+
+/* Models call it one or the other; one that has neither keeps its own. */
+static int fit_vocab(Build *b, const BuildOptions *o, Err *e)
+{
+        static const char *const name[] = { "vocab_size", "vocab" };
+        char extra[64];
+        for (int i = 0; i < 2; i++) {
+                Err unused;
+                snprintf(extra, sizeof extra, "%s=%d", name[i], o->vocab);
+                if (!read_once(b, o, extra, &unused))
+                        return TGC_OK;
+        }
+        return read_once(b, o, NULL, e);
+}
+
+static int read_model(Build *b, const BuildOptions *o, Err *e)
+{
+        int code = TGC_OK;
+        b->define = calloc((size_t)o->n_define + 1, sizeof *b->define);
+        if (!b->define)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", o->model);
+        if (o->kind == MODEL_HF)
+                code = hf_config_read(o->model, &b->config, e);
+        else if (o->kind == MODEL_LLAMA2C)
+                code = llama2c_json(o->model, &b->config, e);
+        if (code || (code = read_once(b, o, NULL, e)))
+                return code;
+        if (o->kind == MODEL_JSON && o->n_define)
+                return err_set(e, TGC_USAGE, "%s: a JSON graph has no parameters, so -D %s means nothing", o->model,
+                               o->define[0]);
+        if (o->vocab && o->kind == MODEL_LUA && b->model->vocab != o->vocab && !defines_vocab(o))
+                code = fit_vocab(b, o, e);
+        if (!code && o->vocab > b->model->vocab)
+                code = err_set(e, TGC_BAD_FILE, "%s: the model's vocabulary is %lld, the tokenizer has %d", o->model,
+                               (long long)b->model->vocab, o->vocab);
+        return code;
+}
+
+/* For Graphviz: parameters are boxes, edges carry types. */
+static void write_dot(const Graph *g, Text *out)
+{
+        char type[256];
+        text_add(out, "digraph \"%s\" {\n  node [shape=ellipse fontname=monospace];\n", g->name);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                text_add(out, "  n%d [label=\"%s\\n%s\"%s];\n", r, n->name, op_info[n->op].text,
+                         op_info[n->op].cls == CLASS_LEAF ? " shape=box" : "");
+                for (int i = 0; i < n->n_in; i++)
+                        text_add(out, "  n%d -> n%d [label=\"%s\"];\n", n->in[i], r,
+                                 type_text(&NODE(g, n->in[i])->type, type));
+        }
+        for (int i = 0; i < g->n_out; i++)
+                text_add(out, "  out%d [label=\"%s\" shape=box style=bold];\n  n%d -> out%d;\n", i, g->out[i].name,
+                         g->out[i].ref, i);
+        text_add(out, "}\n");
+}
+
+static int run_compiler(Build *b, const BuildOptions *o, Err *e)
+{
+        Diag d = { 0 };
+        CompileOptions c = {
+                .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER, .train = o->mode & BUILD_TRAIN,
+                .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
+                .recompute = o->recompute, .print_after = o->print_after, .time_passes = o->time_passes
+        };
+        if (!c.batch)
+                c.batch = c.train ? 8 : 1;
+        if (!DIAG_CATCH(&d))
+                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+        graph_print(b->model->graph, &b->graph, 0);
+        write_json(b->model, &b->json);
+        write_dot(b->model->graph, &b->dot);
+        compile(b->model, &c, &b->made);
+        diag_end(&d);
+        return TGC_OK;
+}
+
+static int add_sections(Plan *p, const Build *b, Err *e)
+{
+        const Compiled *c = &b->made;
+        const struct { const char *name; const void *data; size_t n; } s[] = {
+                { "manifest", c->manifest.s, c->manifest.n }, { "program.cuda", c->program[0].s, c->program[0].n },
+                { "program.cpu", c->program[1].s, c->program[1].n }, { "source.cuda", c->source[0].s, c->source[0].n },
+                { "source.cpu", c->source[1].s, c->source[1].n }, { "ir", c->ir.s, c->ir.n },
+                { "fused", c->fused.s, c->fused.n }, { "why", c->why.s, c->why.n },
+                { "memory", c->memory.s, c->memory.n }, { "dot", b->dot.s, b->dot.n },
+                { "graph", b->graph.s, b->graph.n }, { "graph.json", b->json.s, b->json.n },
+                { "consts", c->consts.s, c->consts.n }
+        };
+        int code = TGC_OK;
+        for (size_t i = 0; i < sizeof s / sizeof *s && !code; i++)
+                if (s[i].n)
+                        code = plan_add(p, s[i].name, s[i].data, s[i].n, e);
+        return code;
+}
+
+int build_plan(Plan *p, const BuildOptions *o, Err *e)
+{
+        Build b = { 0 };
+        int code = read_model(&b, o, e);
+        if (!code)
+                code = run_compiler(&b, o, e);
+        if (b.made.passes.n)
+                fwrite(b.made.passes.s, 1, b.made.passes.n, stdout);
+        if (b.made.times.n)
+                fwrite(b.made.times.s, 1, b.made.times.n, stderr);
+        if (!code)
+                code = add_sections(p, &b, e);
+        compiled_free(&b.made);
+        model_free(b.model);
+        text_free(&b.graph);
+        text_free(&b.json);
+        text_free(&b.dot);
+        free(b.define);
+        free(b.config);
+        return code;
+}

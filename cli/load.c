@@ -1,0 +1,277 @@
+/* load.c: where a PLAN is wanted, a plan is mapped and a MODEL is compiled. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/file.h"
+#include "cli.h"
+
+static bool ends(const char *s, const char *tail)
+{
+        size_t n = strlen(s), m = strlen(tail);
+        return n >= m && !strcmp(s + n - m, tail);
+}
+
+static bool has(const char *dir, const char *name)
+{
+        char *path = file_join(dir, name);
+        bool yes = path && file_exists(path);
+        free(path);
+        return yes;
+}
+
+static bool is_plan(const char *path)
+{
+        char magic[8] = "";
+        FILE *f = fopen(path, "rb");
+        size_t n = f ? fread(magic, 1, 8, f) : 0;
+        if (f)
+                fclose(f);
+        return n == 8 && !memcmp(magic, "tgcplan\n", 8);
+}
+
+static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
+{
+        if (has(path, "model.plan")) {
+                snprintf(real, cap, "%s/model.plan", path);
+                *kind = MODEL_PLAN;
+                return TGC_OK;
+        }
+        *kind = MODEL_HF;
+        if (has(path, "config.json"))
+                return TGC_OK;
+        if (has(path, "state.safetensors"))
+                return err_set(e, TGC_BAD_FILE, "%s: training has not finished here, so there is no model.plan; go on with "
+                               "`tgc train MODEL --out_dir %s --resume`", path, path);
+        return err_set(e, TGC_BAD_FILE, "%s: a folder with neither config.json nor model.plan", path);
+}
+
+int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
+{
+        static const struct { const char *tail; ModelKind kind; } by_name[] = {
+                { ".lua", MODEL_LUA }, { ".json", MODEL_JSON }, { ".bin", MODEL_LLAMA2C }, { ".gguf", MODEL_GGUF },
+                { ".plan", MODEL_PLAN }
+        };
+        snprintf(real, cap, "%s", path);
+        if (file_is_dir(path))
+                return folder_kind(path, kind, real, cap, e);
+        if (!file_exists(path)) {               /* the name of a model inside tgc is left to the reader */
+                *kind = MODEL_LUA;
+                if (!strpbrk(path, "/.") || (ends(path, ".lua") && !strchr(path, '/')))
+                        return TGC_OK;
+                return err_set(e, TGC_IO, "%s: no such file or folder", path);
+        }
+        if (is_plan(path)) {
+                *kind = MODEL_PLAN;
+                return TGC_OK;
+        }
+        if (ends(path, "config.json") && strlen(path) > 12)
+                return err_set(e, TGC_USAGE, "%s: give the folder it lies in", path);
+        for (size_t i = 0; i < sizeof by_name / sizeof *by_name; i++)
+                if (ends(path, by_name[i].tail)) {
+                        *kind = by_name[i].kind;
+                        return *kind != MODEL_GGUF ? TGC_OK : err_set(e, TGC_BAD_FILE, "%s: GGUF files cannot be read "
+                                "yet; give the Hugging Face folder that it was made of", path);
+                }
+        return err_set(e, TGC_BAD_FILE, "%s: neither a plan nor a .lua, .json, .bin or Hugging Face folder", path);
+}
+
+/* ---- tokenizers ---- */
+
+int tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e)
+{
+        char *blob;
+        size_t size;
+        int code = tokenizer_char_blob(text, n, &blob, &size, e);
+        if (code)
+                return code;
+        code = tokenizer_new(tok, TOK_CHAR, blob, size, e);
+        free(blob);
+        return code;
+}
+
+static int char_tokenizer(Tokenizer **tok, const char *path, Err *e)
+{
+        char *text;
+        size_t n;
+        Err inner;
+        int code = file_read_text(path, TOK_MAX_TEXT, &text, &n, e);
+        if (code)
+                return code;
+        if ((code = tokenizer_from_text(tok, text, n, &inner)))
+                err_set(e, code, "%s: %s", path, inner.msg);
+        free(text);
+        return code;
+}
+
+/* tok*.bin beside a llama2.c file, the first by name; "" if there is none. */
+static void tok_beside(const char *model, char *out, size_t cap)
+{
+        const char *slash = strrchr(model, '/');
+        char dir[4096], best[256] = "";
+        struct dirent *x;
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".");
+        DIR *d = opendir(*dir ? dir : "/");
+        while (d && (x = readdir(d)))
+                if (!strncmp(x->d_name, "tok", 3) && ends(x->d_name, ".bin") && (!*best || strcmp(x->d_name, best) < 0))
+                        snprintf(best, sizeof best, "%s", x->d_name);
+        if (d)
+                closedir(d);
+        *out = 0;
+        if (*best)
+                snprintf(out, cap, "%s/%s", dir, best);
+}
+
+static bool holds_tokenizer(const char *dir)
+{
+        static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin", "encoder.json", "vocab.json" };
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+                if (has(dir, name[i]))
+                        return true;
+        return false;
+}
+
+int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab, Err *e)
+{
+        char beside[4400];
+        *tok = NULL;
+        if (spec && !strcmp(spec, "char"))
+                return err_set(e, TGC_USAGE, "--tokenizer char takes the characters of a training text; say which: "
+                               "--tokenizer char:FILE");
+        if (spec && !strncmp(spec, "char:", 5))
+                return char_tokenizer(tok, spec + 5, e);
+        if (spec)
+                return tokenizer_open(tok, spec, vocab, e);
+        if (kind == MODEL_HF && holds_tokenizer(model))
+                return tokenizer_open(tok, model, vocab, e);
+        if (kind != MODEL_LLAMA2C)
+                return TGC_OK;
+        tok_beside(model, beside, sizeof beside);
+        return *beside ? tokenizer_open(tok, beside, vocab, e) : TGC_OK;
+}
+
+int plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e)
+{
+        void *blob;
+        size_t n;
+        int code = tokenizer_pack(tok, &blob, &n, e);
+        if (code)
+                return code;
+        code = plan_add(p, "tokenizer", blob, n, e);
+        free(blob);
+        return code;
+}
+
+/* ---- plans ---- */
+
+int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
+{
+        const Section *s = plan_find(p, "manifest");
+        const char *at = s ? s->data : "", *end = at + (s ? s->size : 0);
+        size_t len = strlen(key);
+        while (at < end) {
+                const char *eol = memchr(at, '\n', (size_t)(end - at));
+                size_t n = (size_t)((eol ? eol : end) - at);
+                if (n > len && !memcmp(at, key, len) && at[len] == ' ') {
+                        snprintf(out, cap, "%.*s", (int)(n - len - 1), at + len + 1);
+                        return 1;
+                }
+                at += n + 1;
+        }
+        return 0;
+}
+
+static int refuse_model_options(const Args *a, const char *path, Err *e)
+{
+        static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS };
+        for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+                if (opt_set(a, fixed[i]))
+                        return err_set(e, TGC_USAGE, "%s is compiled already: --%s belongs to `tgc compile`", path,
+                                       option_info[fixed[i]].name);
+        return TGC_OK;
+}
+
+static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
+{
+        const Section *s;
+        int code = refuse_model_options(a, path, e);
+        if (code || (code = plan_open(&l->plan, path, e)))
+                return code;
+        if (l->tok)
+                return plan_add_tokenizer(&l->plan, l->tok, e);
+        if (opt_str(a, O_TOKENIZER))
+                return tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, 0, e);
+        (void)how;
+        if ((s = plan_find(&l->plan, "tokenizer")))
+                code = tokenizer_unpack(&l->tok, s->data, s->size, e);
+        return code;
+}
+
+static int mode_of(const Args *a, const LoadHow *how, ModelKind kind)
+{
+        static const int by_word[] = { BUILD_INFER, BUILD_TRAIN, BUILD_INFER | BUILD_TRAIN };
+        if (opt_set(a, O_MODE))
+                return by_word[opt_int(a, O_MODE)];
+        if (how->mode)
+                return how->mode;
+        return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN : BUILD_INFER;
+}
+
+static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
+{
+        const char *from = how->weights ? how->weights : opt_str(a, O_WEIGHTS);
+        Say talk = say_new(a);
+        if (!from && l->kind == MODEL_LLAMA2C)
+                from = path;
+        if (!from && l->kind == MODEL_HF && (has(path, "model.safetensors") || has(path, "model.safetensors.index.json")))
+                from = path;
+        if (!from && l->kind == MODEL_HF)
+                say(&talk, "%s: no model.safetensors, so the weights will be random\n", path);
+        return from && !how->no_weights ? weights_import(&l->plan, from, &l->weights, &talk, e) : TGC_OK;
+}
+
+static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
+{
+        char vocab[32] = "0";
+        int code = TGC_OK;
+        bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
+        if (!l->tok && is_char && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
+                return code;
+        BuildOptions o = {
+                .kind = l->kind, .model = path, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
+                .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
+                .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
+                .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
+                .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
+                .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
+        };
+        if ((code = build_plan(&l->plan, &o, e)) || (code = plan_add_headers(&l->plan, e)))
+                return code;
+        manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
+        if (!l->tok && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))
+                return code;
+        if (l->tok && (code = plan_add_tokenizer(&l->plan, l->tok, e)))
+                return code;
+        return add_weights(l, a, path, how, e);
+}
+
+int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)
+{
+        char path[4400];
+        double start = clock_s();
+        *l = (Loaded){ .tok = how->tok };
+        int code = model_kind(a->pos[0], &l->kind, path, sizeof path, e);
+        if (!code)
+                code = l->kind == MODEL_PLAN ? load_plan(l, a, path, how, e) : load_model(l, a, path, how, e);
+        l->seconds = clock_s() - start;
+        if (code)
+                loaded_free(l);
+        return code;
+}
+
+void loaded_free(Loaded *l)
+{
+        tokenizer_free(l->tok);
+        plan_close(&l->plan);
+        free(l->weights);
+        *l = (Loaded){ 0 };
+}

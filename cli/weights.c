@@ -1,0 +1,123 @@
+/* weights.c: a checkpoint into a plan's weights, by the map in its manifest. */
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/file.h"
+#include "../runtime/manifest.h"
+#include "../runtime/program.h"
+#include "../runtime/weight_map.h"
+#include "cli.h"
+
+char *manifest_map(const Plan *p)
+{
+        const Section *s = plan_find(p, "manifest");
+        char *out = s ? malloc(s->size + 2) : NULL, *to = out;
+        const char *at = s ? s->data : NULL, *end = s ? at + s->size : NULL;
+        if (!out)
+                return NULL;
+        while (at < end) {
+                const char *eol = memchr(at, '\n', (size_t)(end - at));
+                size_t n = (size_t)((eol ? eol : end) - at);
+                if (n > 4 && !memcmp(at, "map ", 4)) {
+                        memcpy(to, at, n);
+                        to[n] = '\n';
+                        to += n + 1;
+                }
+                at += n + 1;
+        }
+        *to = 0;
+        return out;
+}
+
+/* Size of arena w: what the section must have so that it can be used in place. */
+static size_t arena_size(const Plan *p, const Manifest *m)
+{
+        size_t size = (size_t)m->n_all * store_size(m->dtype);
+        static const char *const name[] = { "program.cpu", "program.cuda" };
+        for (int i = 0; i < 2; i++) {
+                const Section *s = plan_find(p, name[i]);
+                Program g;
+                if (!s || program_parse(&g, s->data, s->size, name[i], NULL))
+                        continue;
+                int a = program_arena(&g, "w");
+                if (a >= 0 && g.arena[a].size > size)
+                        size = (size_t)g.arena[a].size;
+                program_free(&g);
+        }
+        return size;
+}
+
+static void warn_unused(const Say *s, const char *path, const WeightReport *r)
+{
+        for (int i = 0; i < r->n_unused && i < 5; i++)
+                say(s, "%s: tensor %s is not used by the model\n", path, r->unused[i]);
+        if (r->n_unused > 5)
+                say(s, "%s: nor are %d more\n", path, r->n_unused - 5);
+        for (int i = 0; i < r->n_absent && i < 5; i++)
+                say(s, "%s: has nothing for the parameter %s\n", path, r->absent[i]);
+}
+
+static int import(Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
+{
+        static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
+        WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
+        WeightReport report = { 0 };
+        if (!p)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
+        for (int i = 0; i < m->n_params; i++) {
+                const Param *from = &m->param[i];
+                p[i] = (WeightParam){ .name = from->name, .dtype = dtype[m->dtype], .rank = from->n_dims,
+                                      .data = mem + from->offset * store_size(m->dtype) };
+                memcpy(p[i].dim, from->dim, sizeof from->dim);
+        }
+        WeightSet set = { .n = m->n_params, .param = p };
+        int code = weight_map_import(map, ck, &set, &report, e);
+        if (!code)
+                warn_unused(talk, checkpoint_path(ck), &report);
+        weight_report_free(&report);
+        free(p);
+        return code;
+}
+
+static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const Say *talk, Err *e)
+{
+        Checkpoint *ck = NULL;
+        WeightMap *map = NULL;
+        char *text = manifest_map(p);
+        size_t size = arena_size(p, m);
+        int code = text ? checkpoint_open(&ck, path, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        if (!code && !(code = weight_map_parse(&map, text, "manifest", e))) {
+                *mem = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+                if (!*mem)
+                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights", path, (double)size / 1e9);
+                else
+                        memset(*mem, 0, size);
+        }
+        if (!code)
+                code = import(m, map, ck, *mem, talk, e);
+        if (!code)
+                code = plan_add(p, "weights", *mem, size, e);
+        if (code) {
+                free(*mem);
+                *mem = NULL;
+        }
+        weight_map_free(map);
+        checkpoint_close(ck);
+        free(text);
+        return code;
+}
+
+int weights_import(Plan *p, const char *path, void **mem, const Say *talk, Err *e)
+{
+        const Section *s = plan_find(p, "manifest");
+        Manifest m;
+        int code = s ? manifest_parse(&m, s->data, s->size, e) : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+        *mem = NULL;
+        if (code)
+                return code;
+        /* A folder that training left: its checkpoint has a name of its own. */
+        char *trained = file_is_dir(path) ? file_join(path, "ckpt.safetensors") : NULL;
+        code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
+        free(trained);
+        manifest_free(&m);
+        return code;
+}

@@ -1,0 +1,63 @@
+#!/bin/bash
+# gpu_kernels.sh: build and run the kernels' tests and benches on the GPU at hand, next to PyTorch.
+#
+#       tests/bench/gpu_kernels.sh OUT [check] [sanitize] [bench]        (default: all three)
+#
+# From the repository's root; needs nvcc, for sm_90a, and python3 with torch.  Programs and logs go to OUT.
+out=${1:?folder for logs}
+shift
+what=" ${*:-check sanitize bench} "
+bin=$(mktemp -d)
+flags="-std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen -Icodegen/kernels -Iruntime -Itests"
+mkdir -p "$out"
+
+build() # NAME SOURCE FLAG...
+{
+        local name=$1 source=$2
+        shift 2
+        nvcc "$@" $flags "$source" -o "$bin/$name" >"$out/build.$name" 2>&1 || echo "$name does not build"
+        grep -v '^$' "$out/build.$name" | grep -iv 'warning #' | head -5 >&2
+}
+
+report() # NAME LIMIT_S COMMAND...
+{
+        local name=$1 limit=$2
+        shift 2
+        timeout "$limit" "$@" >"$out/$name.txt" 2>&1
+        echo "$name: status $?, $SECONDS s"
+}
+
+tests="kernels rows_test matmul_test attention_test"
+for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
+case $what in *bench*)
+        build matmul_1 tests/bench/matmul_bench.cu -O3 -DBENCH_PART=1 &
+        build matmul_2 tests/bench/matmul_bench.cu -O3 -DBENCH_PART=2 &
+        build attention_bench tests/bench/attention_bench.cu -O3 &
+        build rows_bench tests/bench/rows_bench.cu -O3 &
+        report torch 200 python3 tests/bench/torch_kernels.py
+esac
+wait
+echo "built: $SECONDS s"
+case $what in *check*)
+        for t in $tests; do
+                report $t 120 "$bin/$t"
+                grep -v '^ok' "$out/$t.txt" | head -15
+                tail -1 "$out/$t.txt"
+        done
+esac
+case $what in *bench*)
+        report matmul_1 150 "$bin/matmul_1"
+        report matmul_2 150 "$bin/matmul_2"
+        report attention_bench 150 "$bin/attention_bench"
+        report rows_bench 150 "$bin/rows_bench"
+        grep -h WRONG "$out"/*.txt
+esac
+case $what in *sanitize*)
+        for tool in memcheck racecheck; do
+                for t in $tests; do report $tool.$t 60 compute-sanitizer --tool $tool "$bin/$t" & done
+                wait
+                tail -qn 1 "$out"/$tool.*.txt
+        done
+esac
+rm -rf "$bin"
+exit 0

@@ -1,0 +1,79 @@
+/* cmd_dump.c: tgc dump: sections of a plan as text. */
+#include <stdlib.h>
+#include <string.h>
+#include "work.h"
+
+static const struct { OptionId option; const char *section; } part[] = {
+        { O_D_GRAPH, "graph" }, { O_D_IR, "ir" }, { O_D_FUSED, "fused" }, { O_D_CUDA, "source.cuda" },
+        { O_D_C, "source.cpu" }, { O_D_PROGRAM, "program.cuda" }, { O_D_MEMORY, "memory" }, { O_D_DOT, "dot" },
+        { O_D_MANIFEST, "manifest" }
+};
+enum { N_PARTS_TO_DUMP = sizeof part / sizeof *part };
+
+static int print_section(const Plan *p, const char *name, const char *path, Err *e)
+{
+        const Section *s = plan_find(p, name);
+        if (!s)
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, name);
+        fwrite(s->data, 1, s->size, stdout);
+        if (s->size && ((const char *)s->data)[s->size - 1] != '\n')
+                printf("\n");
+        return TGC_OK;
+}
+
+/* The unit that holds a kernel: its source as one would compile it. */
+static int print_kernel(const Plan *p, const char *source, const char *kernel, const char *path, Err *e)
+{
+        const Section *s = plan_find(p, source), *t = plan_find(p, !strcmp(source, "source.cuda") ? "program.cuda" : "program.cpu");
+        Program g;
+        Pack units;
+        int code = s && t ? program_parse(&g, t->data, t->size, t->name, e)
+                          : err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, source);
+        if (code)
+                return code;
+        int k = program_kernel(&g, kernel);
+        if (k < 0)
+                code = err_set(e, TGC_USAGE, "%s: no kernel %.60s; it has %d, see `tgc dump %s --fused`", path, kernel,
+                               g.n_kernels, path);
+        else if (!(code = pack_units(&units, s->data, s->size, source, e))) {
+                for (int i = 0; i < units.n; i++)
+                        if (!strcmp(units.file[i].name, g.kernel[k].unit))
+                                fwrite(units.file[i].data, 1, units.file[i].size, stdout);
+                pack_free(&units);
+        }
+        program_free(&g);
+        return code;
+}
+
+int cmd_dump(const Args *a, Err *e)
+{
+        const char *path = a->pos[0], *kernel = opt_str(a, O_D_KERNEL);
+        Loaded l;
+        int code, asked = 0;
+        for (int i = 0; i < N_PARTS_TO_DUMP; i++)
+                asked += opt_flag(a, part[i].option);
+        if (!asked && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
+                return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, --dot or "
+                               "--manifest");
+        if (opt_flag(a, O_JSON) && !opt_flag(a, O_D_GRAPH))
+                return err_set(e, TGC_USAGE, "dump: --json goes with --graph");
+        if (kernel && !opt_flag(a, O_D_CUDA) && !opt_flag(a, O_D_C))
+                return err_set(e, TGC_USAGE, "dump: --kernel goes with --cuda or --c");
+        if ((code = load(&l, a, &(LoadHow){ .no_weights = true }, e)))
+                return code;
+        for (int i = 0; i < N_PARTS_TO_DUMP && !code; i++) {
+                const char *name = part[i].section;
+                if (!opt_flag(a, part[i].option))
+                        continue;
+                if (part[i].option == O_D_GRAPH && opt_flag(a, O_JSON))
+                        name = "graph.json";
+                if (part[i].option == O_D_PROGRAM && !plan_find(&l.plan, name))
+                        name = "program.cpu";
+                code = kernel && !strncmp(name, "source", 6) ? print_kernel(&l.plan, name, kernel, path, e)
+                                                             : print_section(&l.plan, name, path, e);
+                if (!code && part[i].option == O_D_FUSED && opt_flag(a, O_D_WHY))
+                        code = plan_find(&l.plan, "why") ? print_section(&l.plan, "why", path, e) : TGC_OK;
+        }
+        loaded_free(&l);
+        return code;
+}

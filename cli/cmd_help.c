@@ -1,0 +1,31 @@
+/* cmd_help.c: tgc help, tgc version */
+#include <string.h>
+#include "../runtime/tgc.h"
+#include "cli.h"
+
+int cmd_help(const Args *a, Err *e)
+{
+        if (opt_flag(a, O_MAN)) {
+                help_man();
+        } else if (opt_set(a, O_COMPLETION)) {
+                help_completion_bash();
+        } else if (a->n_pos) {
+                int cmd = command_find(a->pos[0], e);
+                if (cmd < 0)
+                        return e->code;
+                help_command((CommandId)cmd);
+        } else {
+                help_overview();
+        }
+        return TGC_OK;
+}
+
+int cmd_version(const Args *a, Err *e)
+{
+        (void)e;
+        if (opt_flag(a, O_JSON))
+                printf("{\"version\": \"%s\"}\n", TGC_VERSION);
+        else
+                printf("tgc %s\n", TGC_VERSION);
+        return TGC_OK;
+}

@@ -1,0 +1,92 @@
+/* cmd_info.c: tgc info */
+#include <string.h>
+#include "../runtime/manifest.h"
+#include "work.h"
+
+static const char *const program_section[] = { "program.cuda", "program.cpu" };
+
+static void json_programs(cJSON *o, const Plan *p)
+{
+        for (int i = 0; i < 2; i++) {
+                const Section *s = plan_find(p, program_section[i]);
+                Program g;
+                if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
+                        continue;
+                cJSON *t = cJSON_AddObjectToObject(o, program_section[i]), *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
+                      *progs = cJSON_AddObjectToObject(t, "launches");
+                cJSON_AddNumberToObject(t, "kernels", g.n_kernels);
+                for (int k = 0; k < g.n_arenas; k++)
+                        cJSON_AddNumberToObject(arenas, g.arena[k].name, (double)g.arena[k].size);
+                for (int k = 0; k < g.n_progs; k++)
+                        cJSON_AddNumberToObject(progs, g.prog[k].name, g.prog[k].n_run);
+                program_free(&g);
+        }
+}
+
+static int print_json(const Plan *p, const Manifest *m, Err *e)
+{
+        cJSON *o = cJSON_CreateObject(), *s = cJSON_AddObjectToObject(o, "section_bytes");
+        cJSON_AddStringToObject(o, "model", m->model);
+        cJSON_AddStringToObject(o, "dtype", store_name(m->dtype));
+        cJSON_AddStringToObject(o, "mode", m->infer && m->train ? "both" : m->train ? "train" : "infer");
+        cJSON_AddNumberToObject(o, "vocab", m->vocab);
+        cJSON_AddNumberToObject(o, "context", m->ctx);
+        cJSON_AddNumberToObject(o, "batch", m->batch);
+        cJSON_AddNumberToObject(o, "parameters", (double)m->n_all);
+        cJSON_AddNumberToObject(o, "trainable_parameters", (double)m->n_train);
+        for (int i = 0; i < p->n_sections; i++)
+                cJSON_AddNumberToObject(s, p->section[i].name, (double)p->section[i].size);
+        json_programs(o, p);
+        return json_print(o, e);
+}
+
+static void print_program(const Plan *p, const char *name)
+{
+        const Section *s = plan_find(p, name);
+        Program g;
+        char size[32];
+        if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
+                return;
+        printf("\n%s: %d kernels\n", name, g.n_kernels);
+        for (int k = 0; k < g.n_progs; k++)
+                printf("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T, g.prog[k].n_run);
+        for (int k = 0; k < g.n_arenas; k++)
+                printf("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
+        program_free(&g);
+}
+
+static void print_text(const Plan *p, const Manifest *m)
+{
+        char n[32], t[32];
+        printf("model      %s, %s\n", m->model, store_name(m->dtype));
+        printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training" : "inference");
+        printf("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
+               text_count_si(t, sizeof t, (double)m->n_train));
+        printf("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
+        for (int i = 0; i < 2; i++)
+                print_program(p, program_section[i]);
+        printf("\nsections:\n");
+        for (int i = 0; i < p->n_sections; i++)
+                printf("  %-16s %12s\n", p->section[i].name, text_bytes(n, sizeof n, (double)p->section[i].size));
+}
+
+int cmd_info(const Args *a, Err *e)
+{
+        Loaded l;
+        Manifest m;
+        int code = load(&l, a, &(LoadHow){ 0 }, e);
+        if (code)
+                return code;
+        const Section *s = plan_find(&l.plan, "manifest");
+        code = s ? manifest_parse(&m, s->data, s->size, e)
+                 : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest", a->pos[0]);
+        if (!code) {
+                if (opt_flag(a, O_JSON))
+                        code = print_json(&l.plan, &m, e);
+                else
+                        print_text(&l.plan, &m);
+                manifest_free(&m);
+        }
+        loaded_free(&l);
+        return code;
+}

@@ -1,0 +1,267 @@
+/* cmd_run.c: tgc run */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "../runtime/file.h"
+#include "work.h"
+
+typedef struct Gen {
+        const Args *a;
+        Tokenizer  *tok;                /* NULL: ids only */
+        int        *ids; int n, n_prompt, cap;
+        bool        text;               /* stream it */
+        bool        stopped;            /* at an end-of-text token */
+        char       *hold; size_t n_hold, cap_hold;      /* text not written yet, or all of it for --json */
+        Err        *e;
+        int         code;
+} Gen;
+
+static void put_text(Gen *r, const char *s, size_t n)
+{
+        if (r->n_hold + n > r->cap_hold) {
+                char *p = realloc(r->hold, r->cap_hold = (r->n_hold + n) * 2 + 64);
+                if (!p) {
+                        r->code = err_set(r->e, TGC_NO_MEMORY, "no memory for the text");
+                        return;
+                }
+                r->hold = p;
+        }
+        memcpy(r->hold + r->n_hold, s, n);
+        r->n_hold += n;
+        if (!r->text)
+                return;
+        size_t ready = utf8_ready(r->hold, r->n_hold);
+        if (fwrite(r->hold, 1, ready, stdout) != ready || fflush(stdout))
+                r->code = out_done(r->e);
+        memmove(r->hold, r->hold + ready, r->n_hold -= ready);
+}
+
+/* Text of the i-th id; the one before decides about a space. */
+static void put_id(Gen *r, int i)
+{
+        char small[256], *buf = small;
+        if (!r->tok)
+                return;
+        size_t n = tokenizer_decode(r->tok, i ? r->ids[i - 1] : -1, r->ids[i], small, sizeof small);
+        if (n > sizeof small) {
+                if (!(buf = malloc(n))) {
+                        r->code = err_set(r->e, TGC_NO_MEMORY, "no memory for the text");
+                        return;
+                }
+                tokenizer_decode(r->tok, i ? r->ids[i - 1] : -1, r->ids[i], buf, n);
+        }
+        put_text(r, buf, n);
+        if (buf != small)
+                free(buf);
+}
+
+static int add_id(Gen *r, int id)
+{
+        if (r->n == r->cap) {
+                int cap = r->cap * 2 + 256, *p = realloc(r->ids, (size_t)cap * sizeof *p);
+                if (!p)
+                        return err_set(r->e, TGC_NO_MEMORY, "no memory for ids");
+                r->ids = p;
+                r->cap = cap;
+        }
+        r->ids[r->n++] = id;
+        return TGC_OK;
+}
+
+static int on_token(void *user, int i, const int *token, int B)
+{
+        Gen *r = user;
+        (void)i, (void)B;
+        if (r->tok && !opt_flag(r->a, O_IGNORE_EOS) && tokenizer_is_eos(r->tok, *token)) {
+                r->stopped = true;
+                return 1;
+        }
+        if ((r->code = add_id(r, *token)))
+                return 1;
+        put_id(r, r->n - 1);
+        return r->code || signal_seen();
+}
+
+/* ---- the prompt ---- */
+
+static int prompt_ids(Gen *r, const char *text, size_t n, Err *e)
+{
+        int *ids, k, code = tokenizer_encode(r->tok, text, n, -1, &ids, &k, e);
+        for (int i = 0; i < k && !code; i++)
+                code = add_id(r, ids[i]);
+        if (!code)
+                free(ids);
+        return code;
+}
+
+/* Without a prompt: BOS, else a new line if there is such a token. */
+static int empty_prompt(Gen *r, Err *e)
+{
+        int bos = tokenizer_bos(r->tok);
+        if (bos >= 0)
+                return add_id(r, bos);
+        if (!prompt_ids(r, "\n", 1, NULL) && r->n)
+                return TGC_OK;
+        return err_set(e, TGC_USAGE, "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
+}
+
+static int read_prompt(Gen *r, int vocab, Err *e)
+{
+        const Args *a = r->a;
+        const char *ids = opt_str(a, O_PROMPT_IDS), *text = opt_str(a, O_PROMPT), *file = opt_str(a, O_FILE);
+        char *from_file = NULL;
+        size_t n = text ? strlen(text) : 0;
+        int code = TGC_OK;
+        if ((ids != NULL) + (text != NULL) + (file != NULL) > 1)
+                return err_set(e, TGC_USAGE, "run: give one of --prompt, --file and --prompt-ids");
+        if (ids) {
+                code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &r->ids, &r->n, e);
+                r->cap = r->n;
+                return code == TGC_BAD_FILE ? TGC_USAGE : code;
+        }
+        if (!r->tok)
+                return err_set(e, TGC_USAGE, "run: %s has no tokenizer: give --prompt-ids 1,2,3 or --tokenizer FILE",
+                               a->pos[0]);
+        if (file) {
+                if ((code = file_read_text(file, TOK_MAX_TEXT, &from_file, &n, e)))
+                        return code;
+                text = from_file;
+        }
+        if (text && n)
+                code = prompt_ids(r, text, n, e);
+        free(from_file);
+        return code || r->n ? code : empty_prompt(r, e);
+}
+
+/* ---- the work ---- */
+
+typedef struct Clock { double load, prompt, decode; } Clock;
+
+static uint64_t pick_seed(const Args *a)
+{
+        struct timespec t;
+        if (a->v[O_SEED].i >= 0)
+                return (uint64_t)a->v[O_SEED].i;
+        clock_gettime(CLOCK_REALTIME, &t);
+        return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0x1fffffffffffffu;
+}
+
+static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
+{
+        int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX), most = opt_int(r->a, O_PREDICT), code;
+        if (asked > ctx)
+                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %d", asked, ctx);
+        if (asked)
+                ctx = asked;
+        if (r->n > ctx)
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a larger "
+                               "--ctx-size", r->n, ctx);
+        r->n_prompt = r->n;
+        double t = clock_s();
+        if ((code = session_prefill(s, r->ids, 1, r->n, e)) || (code = session_sync(s, e)))
+                return code;
+        c->prompt = clock_s() - t;
+        for (int i = 0; i < r->n; i++)
+                put_id(r, i);
+        t = clock_s();
+        int room = ctx - r->n + 1;
+        if (most < 0 || most > room)
+                most = room;
+        if (most > 0 && !r->code) {
+                code = session_decode(s, how, most, on_token, r, e);
+                if (code == TGC_USAGE && r->n >= ctx)
+                        code = TGC_OK;          /* the context is full: what was asked for with -1 */
+        }
+        c->decode = clock_s() - t;
+        return code ? code : r->code;
+}
+
+static double rate(int n, double s)
+{
+        return s > 0 ? n / s : 0;
+}
+
+static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
+{
+        int n = r->n - r->n_prompt;
+        cJSON *o = cJSON_CreateObject();
+        if (r->tok) {
+                char *text = malloc(r->n_hold + 1);
+                if (text) {
+                        memcpy(text, r->hold, r->n_hold);
+                        text[r->n_hold] = 0;
+                        cJSON_AddStringToObject(o, "text", text);
+                }
+                free(text);
+        }
+        cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(r->ids, r->n));
+        cJSON_AddNumberToObject(o, "prompt_tokens", r->n_prompt);
+        cJSON_AddNumberToObject(o, "generated_tokens", n);
+        cJSON_AddStringToObject(o, "stopped_by", r->stopped ? "eos" : signal_seen() ? "signal" : "length");
+        cJSON_AddNumberToObject(o, "seed", (double)seed);
+        cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
+        cJSON_AddNumberToObject(o, "load_s", c->load);
+        cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt, c->prompt));
+        cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
+        return json_print(o, e);
+}
+
+static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
+{
+        Say talk = say_new(r->a);
+        int n = r->n - r->n_prompt;
+        if (opt_flag(r->a, O_JSON))
+                return report_json(r, c, s, seed, e);
+        if (opt_flag(r->a, O_PRINT_IDS) || !r->tok) {
+                for (int i = 0; i < r->n; i++)
+                        printf("%s%d", i ? " " : "", r->ids[i]);
+                printf("\n");
+        } else {
+                fwrite(r->hold, 1, r->n_hold, stdout);  /* a sequence that never ended */
+                printf("\n");
+        }
+        fflush(stdout);
+        say(&talk, "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
+            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt, c->prompt), n, rate(n, c->decode),
+            r->stopped ? ", end of text" : "");
+        if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
+                say(&talk, "seed %llu\n", (unsigned long long)seed);
+        return out_done(e);
+}
+
+static int run(Gen *r, const Loaded *l, double start, Err *e)
+{
+        const Args *a = r->a;
+        uint64_t seed = pick_seed(a);
+        Sampling how = { (float)opt_num(a, O_TEMP), opt_int(a, O_TOP_K), (float)opt_num(a, O_TOP_P),
+                         (float)opt_num(a, O_MIN_P), (float)opt_num(a, O_REPEAT_PENALTY), opt_int(a, O_REPEAT_LAST_N), seed };
+        Session *s;
+        Clock c = { 0 };
+        char vocab[32] = "0";
+        int code;
+        manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
+        if ((code = read_prompt(r, atoi(vocab), e)) || (code = open_session(&s, &l->plan, a, SESSION_INFER, seed, e)))
+                return code;
+        c.load = clock_s() - start;
+        signals_defer();
+        code = generate(r, s, &how, &c, e);
+        if (!code)
+                code = report(r, &c, s, seed, e);
+        session_close(s);
+        return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
+}
+
+int cmd_run(const Args *a, Err *e)
+{
+        Loaded l;
+        double start = clock_s();
+        int code = load(&l, a, &(LoadHow){ .mode = BUILD_INFER }, e);
+        if (code)
+                return code;
+        Gen r = { .a = a, .tok = l.tok, .e = e, .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
+        code = run(&r, &l, start, e);
+        free(r.ids);
+        free(r.hold);
+        loaded_free(&l);
+        return code;
+}

@@ -1,0 +1,78 @@
+/* open.c: sessions, JSON out, ids in. */
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/file.h"
+#include "work.h"
+
+int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, Err *e)
+{
+        const char *name = opt_str(a, O_DEVICE) ? opt_str(a, O_DEVICE) : getenv("TGC_DEVICE");
+        int kind = name && *name ? dev_kind(name) : DEV_AUTO;
+        *s = NULL;
+        if (kind < 0)
+                return err_set(e, TGC_USAGE, "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
+        SessionOptions o = { .device = (DevKind)kind, .mode = mode, .seed = seed,
+                             .dev = { .index = opt_int(a, O_GPU), .threads = opt_int(a, O_THREADS) } };
+        return session_open(s, p, &o, e);
+}
+
+int json_print(cJSON *o, Err *e)
+{
+        char *text = cJSON_Print(o);
+        cJSON_Delete(o);
+        if (!text)
+                return err_set(e, TGC_NO_MEMORY, "no memory for the JSON");
+        puts(text);
+        free(text);
+        return out_done(e);
+}
+
+int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e)
+{
+        char *text;
+        size_t size;
+        Err inner;
+        int code = file_read_text(path, TOK_MAX_TEXT, &text, &size, e);
+        *ids = NULL;
+        if (code)
+                return code;
+        if ((code = tokenizer_encode(tok, text, size, 0, ids, n, &inner)))
+                err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", path, inner.msg);
+        for (int i = 0; i < *n && !code; i++)
+                if ((*ids)[i] >= vocab)
+                        code = err_set(e, TGC_BAD_FILE, "%s: the tokenizer makes the id %d, the model's vocabulary is %d",
+                                       path, (*ids)[i], vocab);
+        free(text);
+        if (code) {
+                free(*ids);
+                *ids = NULL;
+        }
+        return code;
+}
+
+int ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e)
+{
+        char *text;
+        size_t size;
+        int code = file_read_text(path, TOK_MAX_TEXT, &text, &size, e);
+        *ids = NULL;
+        if (code)
+                return code;
+        code = ids_parse(text, size, vocab, path, ids, n, e);
+        free(text);
+        return code;
+}
+
+static int by_value(const void *a, const void *b)
+{
+        double x = *(const double *)a, y = *(const double *)b;
+        return x < y ? -1 : x > y;
+}
+
+double times_median(Times *t)
+{
+        if (!t->n)
+                return 0;
+        qsort(t->v, (size_t)t->n, sizeof *t->v, by_value);
+        return t->n % 2 ? t->v[t->n / 2] : (t->v[t->n / 2 - 1] + t->v[t->n / 2]) / 2;
+}

@@ -1,0 +1,37 @@
+/* tgc.c: from the command line to a command, and from its error to an exit code. */
+#include <string.h>
+#include "../runtime/tgc.h"
+#include "cli.h"
+
+static int run_command(CommandId cmd, int argc, char **argv, Err *e)
+{
+        Args a;
+        int code = args_parse(&a, cmd, argc, argv, e);
+        if (!code && a.help)
+                help_command(cmd);
+        else if (!code)
+                code = command_info[cmd].run(&a, e);
+        args_free(&a);
+        return code ? code : out_done(e);
+}
+
+int tgc_main(int argc, char **argv)
+{
+        Err e = { 0 };
+        int code, cmd;
+        signals_install();
+        if (argc < 2) {
+                help_overview();
+                return TGC_USAGE;
+        }
+        if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+                cmd = CMD_HELP;
+        else if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+                cmd = CMD_VERSION;
+        else
+                cmd = command_find(argv[1], &e);
+        code = cmd < 0 ? e.code : run_command((CommandId)cmd, argc - 2, argv + 2, &e);
+        if (code && code < 128)                 /* 130 and 143: interrupted, said already */
+                say_error(e.msg);
+        return code;
+}

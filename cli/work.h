@@ -1,0 +1,54 @@
+/* work.h: what commands that run a plan share; the runtime's side of cli.h. */
+#ifndef TGC_WORK_H
+#define TGC_WORK_H
+
+#include <cjson/cJSON.h>
+#include "../runtime/session.h"
+#include "cli.h"
+
+/* ---- open.c ---- */
+
+/* A session as --device, --gpu, --threads and TGC_DEVICE say. */
+int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, Err *e);
+int  json_print(cJSON *o, Err *e);              /* to stdout, with a newline; deletes o */
+/* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
+int  ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
+int  ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);
+
+/* Repeated measurements. */
+typedef struct Times { double *v; int n; } Times;
+double times_median(Times *t);                  /* sorts */
+
+/* ---- schedule.c ---- */
+
+typedef struct Schedule { double lr, min_lr; int64_t warmup, decay_steps; bool decay; } Schedule;
+double schedule_lr(const Schedule *s, int64_t step);
+
+/* ---- windows.c: which part of the stream each sequence is ---- */
+
+typedef struct Windows {
+        const int *ids;                 /* the stream */
+        int64_t    begin, end;          /* windows lie in here, the target after the last token too */
+        int        T;
+        uint64_t   seed;
+        const int64_t *offset;          /* [steps, n_micro, B], or NULL: at random */
+} Windows;
+/* Ids and targets (B,T) of one micro-step; depends on the arguments only. */
+void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B, int *ids, int *targets);
+
+/* ---- state.c: training on disk ---- */
+
+typedef struct TrainState { int64_t step; double best; uint64_t seed; int64_t tokens; } TrainState;
+
+/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata. */
+int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
+int  state_load(Session *s, const char *path, TrainState *t, Err *e);
+typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;
+/* By checkpoint names, through the plan's map.  Values are multiplied by scale. */
+int  export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype, double scale, Err *e);
+int  import_params(Session *s, const Plan *p, const char *path, Err *e);
+/* The plan with the session's weights; *mem is freed after the plan is written. */
+int  plan_take_weights(Plan *p, Session *s, void **mem, Err *e);
+int  make_folder(const char *path, Err *e);
+
+#endif

@@ -15,7 +15,7 @@ typedef struct MapLine {
         const char *param;
         int64_t     begin, end, step;   /* rows of param; end 0: all of it */
         const char *deeper;             /* further brackets, "" if none */
-        const char *rest;               /* "= NAME: shape | transforms", from the '=' on */
+        const char *rest;               /* "= NAME: shape | transforms", from the '=' on; "=? ..." if optional */
         bool        optional;
 } MapLine;
 
@@ -47,6 +47,7 @@ typedef struct ReadOptions {
 
 /* The files of models/, as the Makefile embeds them; ends with name NULL. */
 typedef struct ModelFile { const char *name; const char *text; size_t n; } ModelFile;
+extern const ModelFile model_files[];
 
 /* path may also be the bare name of an embedded model: gpt, gpt.lua. */
 Model *read_lua(const char *path, const ReadOptions *o);

@@ -302,8 +302,8 @@ static void read_map(File *f, const cJSON *list)
                 const char *from = need_text(f, 0, c, "from", line.param);
                 if (!map_text_is_plain(from))
                         error_at(place(f, 0), "the map of '%s' is not one line of text", line.param);
-                line.rest = arena_fmt(f->m->arena, "= %s", from);
                 line.optional = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c, "optional"));
+                line.rest = arena_fmt(f->m->arena, line.optional ? "=? %s" : "= %s", from);
                 const cJSON *rows = need_list(f, 0, c, "rows", line.param);
                 if (rows) {
                         const Type *t = &NODE(f->m->graph, r)->type;
@@ -486,7 +486,7 @@ void write_json(const Model *m, Text *out)
                         text_add(out, ", \"rows\": [%lld, %lld, %lld]", (long long)l->begin, (long long)l->end,
                                  (long long)l->step);
                 text_add(out, ", \"from\": ");
-                put_string(out, l->rest + 2);
+                put_string(out, l->rest + (l->optional ? 3 : 2));
                 text_add(out, "%s}", l->optional ? ", \"optional\": true" : "");
         }
         text_add(out, "\n ],\n \"ignore\": [");

@@ -509,7 +509,7 @@ static int from(lua_State *L)
                                 return luaL_error(L, "from: rows %I to %I do not lie in '%s'", line.begin, line.end, n->name);
                 }
         }
-        line.rest = lua_pushfstring(L, "= %s", text);
+        line.rest = lua_pushfstring(L, line.optional ? "=? %s" : "= %s", text);
         if (r->m->n_map >= READ_MAX_NODES)
                 return luaL_error(L, "from: the map has more than %d lines", READ_MAX_NODES);
         model_map(r->m, line);

@@ -20,11 +20,8 @@
 
 enum {
         MEMORY_SOFT = 256 << 20, MEMORY_HARD = 512 << 20,
-        MAX_STEPS = 200000000, HOOK_STEPS = 1000, MAX_REP = 16 << 20
+        MAX_STEPS = 200000000, HOOK_STEPS = 1000, MAX_REP = 16 << 20, LONG_STRING = 1 << 20
 };
-
-/* The Makefile makes build/model_files.c of models/; without it they are read from a folder. */
-extern const ModelFile model_files[] __attribute__((weak));
 
 #define BLOCKS "@blocks.lua"
 
@@ -156,8 +153,11 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
 static void *allocate(void *ctx, void *p, size_t old, size_t size)
 {
         Reader *r = ctx;
-        if (!p)
-                old = 0;                                /* Lua passes the object's kind there */
+        if (!p) {                                       /* old is then the kind of object */
+                if (old == LUA_TSTRING && size > LONG_STRING && r->L)
+                        r->last = sandbox_here(r->L);   /* doubling takes few instructions: no hook may come */
+                old = 0;
+        }
         if (size == 0) {
                 r->memory -= old;
                 free(p);
@@ -226,8 +226,6 @@ void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
 
 static const ModelFile *embedded(const char *file)
 {
-        if (!model_files)
-                return NULL;
         for (const ModelFile *f = model_files; f->name; f++)
                 if (!strcmp(f->name, file))
                         return f;
@@ -291,8 +289,6 @@ static bool load_module(lua_State *L, const char *module)
         f = embedded(file);
         if (f)
                 sandbox_load(L, f->text, f->n, chunk);
-        else if (!r->o->models_dir && !model_files)
-                return load_file(L, lua_pushfstring(L, "models/%s", file), chunk);
         return f != NULL;
 }
 

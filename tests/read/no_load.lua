@@ -1,0 +1,8 @@
+local b = require "blocks"
+return { name = "bad", params = { n = 4 }, graph = function(p)
+        local ids, targets = b.inputs()
+        local w = param("w", { 8, 4 })
+        local x = w:gather(ids)
+        load("return 1")() -- error: attempt to call a nil value (global 'load'
+        return { logits = x }
+end }

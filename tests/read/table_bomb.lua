@@ -1,0 +1,8 @@
+local b = require "blocks"
+return { name = "bad", params = { n = 4 }, graph = function(p)
+        local ids, targets = b.inputs()
+        local w = param("w", { 8, 4 })
+        local x = w:gather(ids)
+        local t = {} while true do t[#t + 1] = { #t } end -- error: the model needs more than 256 MiB
+        return { logits = x }
+end }

@@ -1,0 +1,763 @@
+/* test_read.c: models from Lua and JSON, the block library, the weight maps.
+ *
+ * tests/read/NAME.lua fail where a line says `-- error: TEXT`: the message must be
+ * NAME.lua:LINE: error: ... TEXT.  Numbers are checked with the double-precision
+ * evaluator against logits and losses that transformers and PyTorch computed. */
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "../compiler/compiler.h"
+#include "../runtime/checkpoint.h"
+#include "../runtime/file.h"
+#include "../runtime/json.h"
+#include "../runtime/npy.h"
+#include "../runtime/weight_map.h"
+#include "test.h"
+
+#define DATA "../shared/data/"
+#define NEED_DATA() do { if (!file_is_dir(DATA)) SKIP("no " DATA); } while (0)
+
+static Err err;
+
+/* Helpers ----------------------------------------------------------------- */
+
+typedef struct Defines { const char *d[16]; } Defines;
+
+static ReadOptions options(const Defines *d)
+{
+        ReadOptions o = { .models_dir = "models" };
+        while (d && d->d[o.n_define])
+                o.n_define++;
+        o.define = d ? d->d : NULL;
+        return o;
+}
+
+/* NULL on error, whose message goes to msg. */
+static Model *try_lua(const char *path, const Defines *defines, char msg[2048], int *code)
+{
+        ReadOptions o = options(defines);
+        Diag d;
+        Model *volatile m = NULL;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                m = read_lua(path, &o);
+                diag_end(&d);
+        } else {
+                snprintf(msg, 2048, "%s", d.msg);
+                if (code)
+                        *code = d.code;
+        }
+        return m;
+}
+
+static Model *lua(const char *path, const Defines *defines)
+{
+        char msg[2048];
+        Model *m = try_lua(path, defines, msg, NULL);
+        CHECK_MSG(m, "%s", msg);
+        return m;
+}
+
+static Model *family(const char *name, const char *config, const Defines *defines)
+{
+        ReadOptions o = options(defines);
+        Diag d;
+        Model *volatile m = NULL;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                m = read_lua_family(name, config, &o);
+                diag_end(&d);
+        }
+        CHECK_MSG(m, "%s", d.msg);
+        return m;
+}
+
+static char *slurp(const char *path)
+{
+        char *text = NULL;
+        size_t n;
+        CHECK_MSG(!file_read_text(path, 64 << 20, &text, &n, &err), "%s", err.msg);
+        return text;
+}
+
+static Model *from_json(const char *text, char msg[2048])
+{
+        char path[300];
+        const char *base = getenv("TMPDIR");
+        snprintf(path, sizeof path, "%s/tgc-read-%ld.json", base ? base : P_tmpdir, (long)getpid());
+        FILE *f = fopen(path, "w");
+        CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+        Diag d;
+        Model *volatile m = NULL;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                m = read_json(path);
+                diag_end(&d);
+        } else {
+                char *colon = strstr(d.msg, ".json");
+                snprintf(msg, 2048, "%s", colon ? colon + 5 : d.msg);
+        }
+        unlink(path);
+        return m;
+}
+
+static Model *read_embedded(const char *name)
+{
+        ReadOptions o = { 0 };
+        Diag d;
+        Model *volatile m = NULL;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                m = read_lua(name, &o);
+                diag_end(&d);
+        }
+        CHECK_MSG(m, "%s", d.msg);
+        return m;
+}
+
+static int64_t n_params(const Model *m)
+{
+        int64_t n = 0;
+        for (Ref r = 1; r < m->graph->n_nodes; r++)
+                if (m->graph->node[r].op == OP_PARAM)
+                        n += type_elems(&m->graph->node[r].type).n;
+        return n;
+}
+
+/* Every model of models/ at its own size and at a tiny one --------------------- */
+
+static const struct { const char *path; Defines tiny; int64_t count; } all[] = {
+        { "models/gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "dropout=0.1" } }, 124439808 },
+        { "models/llama.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
+                                  "n_ff=44", "qk_norm=true", "qkv_bias=true", "mlp_bias=true", "window=8" } }, 1235814400 },
+        { "models/moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
+                                "n_ff=24", "n_expert=4", "top_k=3", "router_bias=true" } }, 46702792704 },
+        { "models/naive_gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } }, 819532 },
+        { "models/naive_moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } }, 481981631 },
+        { "models/lhk_gpt.lua", { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } }, 0 },
+        { "models/tinylm.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32" } }, 0 },
+};
+enum { N_ALL = sizeof all / sizeof *all };
+
+TEST(parameter_counts)
+{
+        for (int i = 0; i < N_ALL; i++) {
+                Model *m = lua(all[i].path, NULL);
+                CHECK_MSG(!all[i].count || n_params(m) == all[i].count, "%s has %lld parameters, not %lld", all[i].path,
+                          (long long)n_params(m), (long long)all[i].count);
+                model_free(m);
+        }
+}
+
+static Graph *parse(const char *text)
+{
+        Diag d;
+        Graph *volatile g = NULL;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                g = graph_parse(text, "printed");
+                diag_end(&d);
+        }
+        CHECK_MSG(g, "%s", d.msg);
+        return g;
+}
+
+static char *print(const Model *m)
+{
+        Text t = { 0 };
+        graph_print(m->graph, &t, PRINT_LOC);
+        return t.s;
+}
+
+TEST(text_and_json_round_trip)
+{
+        for (int i = 0; i < 2 * N_ALL; i++) {
+                char msg[2048] = "";
+                Model *m = lua(all[i / 2].path, i % 2 ? &all[i / 2].tiny : NULL), *back;
+                Text json = { 0 }, again = { 0 }, text = { 0 };
+                char *one = print(m), *two;
+                verify(m->graph, "read");
+
+                Graph *parsed = parse(one);
+                graph_print(parsed, &text, PRINT_LOC);
+                CHECK_MSG(!strcmp(one, text.s), "%s: print and parse differ", all[i / 2].path);
+                graph_free(parsed);
+
+                write_json(m, &json);
+                back = from_json(json.s, msg);
+                CHECK_MSG(back, "%s: %s", all[i / 2].path, msg);
+                two = print(back);
+                write_json(back, &again);
+                CHECK_MSG(!strcmp(one, two), "%s: the graph through JSON differs", all[i / 2].path);
+                CHECK_MSG(!strcmp(json.s, again.s), "%s: JSON through JSON differs", all[i / 2].path);
+                CHECK(m->graph->next_id == back->graph->next_id && m->vocab == back->vocab && m->ctx == back->ctx);
+                CHECK(!strcmp(m->name, back->name));
+                for (Ref r = 1; r < m->graph->n_nodes; r++)
+                        if (m->graph->node[r].op != OP_CONST)
+                                CHECK(!memcmp(&m->graph->node[r].a, &back->graph->node[r].a, sizeof(Attr)));
+                text_free(&json);
+                text_free(&again);
+                text_free(&text);
+                free(one);
+                free(two);
+                model_free(m);
+                model_free(back);
+        }
+}
+
+TEST(embedded_models_are_the_files)
+{
+        for (int i = 0; i < N_ALL; i++) {
+                char name[64];
+                Model *a = lua(all[i].path, NULL), *b;
+                snprintf(name, sizeof name, "%.*s", (int)(strlen(all[i].path) - 11), all[i].path + 7);
+                b = read_embedded(name);
+                Text x = { 0 }, y = { 0 };
+                graph_print(a->graph, &x, 0);
+                graph_print(b->graph, &y, 0);
+                CHECK(!strcmp(x.s, y.s));
+                text_free(&x);
+                text_free(&y);
+                model_free(a);
+                model_free(b);
+        }
+}
+
+/* Equal layers must read the same once the layer's prefix is gone: equal kernels are found by their text. */
+TEST(layers_differ_in_prefix_only)
+{
+        for (int i = 0; i < N_ALL; i++) {
+                Model *m = lua(all[i].path, &all[i].tiny);
+                Graph *g = m->graph;
+                int n = 0;
+                for (Ref r = 1; r < g->n_nodes; r++) {
+                        const char *s = g->node[r].name;
+                        char other[256];
+                        if (strncmp(s, "blk0.", 5))
+                                continue;
+                        snprintf(other, sizeof other, "blk1.%s", s + 5);
+                        CHECK_MSG(graph_find(g, other), "%s: no %s", all[i].path, other);
+                        n++;
+                }
+                CHECK(n > 20);
+                model_free(m);
+        }
+}
+
+/* What the pipeline does first to a model that is to be trained: its logits are not wanted. */
+static void run_passes(Model *m, const char *path)
+{
+        Graph *g = m->graph;
+        int n = 0;
+        for (int i = 0; i < g->n_out; i++)
+                if (strcmp(g->out[i].name, "logits"))
+                        g->out[n++] = g->out[i];
+        g->n_out = n;
+        Arena *tmp = arena_new();
+        Diag d;
+        volatile bool done = false;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                simplify(m->graph, tmp);
+                verify(m->graph, "simplify");
+                merge_linears(m, tmp);
+                verify(m->graph, "merge_linears");
+                fuse_loss(m->graph, tmp);
+                verify(m->graph, "fuse_loss");
+                differentiate(m->graph, tmp);
+                verify(m->graph, "differentiate");
+                done = true;
+                diag_end(&d);
+        }
+        arena_free(tmp);
+        CHECK_MSG(done, "%s: %s", path, d.msg);
+}
+
+TEST(passes_take_every_model)
+{
+        for (int i = 0; i < N_ALL; i++) {
+                Model *m = lua(all[i].path, &all[i].tiny);
+                bool fused = false;
+                run_passes(m, all[i].path);
+                for (Ref r = 1; r < m->graph->n_nodes; r++)
+                        fused |= m->graph->node[r].op == OP_LINEAR_CE;
+                CHECK_MSG(fused, "%s: the loss was not fused", all[i].path);
+                model_free(m);
+        }
+}
+
+/* Numbers ------------------------------------------------------------------------ */
+
+typedef struct Loaded { Model *m; WeightParam *p; float **data; int n; } Loaded;
+
+static char *map_text(const Model *m)
+{
+        Text t = { 0 };
+        for (int i = 0; i < m->n_map; i++) {
+                const MapLine *l = &m->map[i];
+                text_add(&t, "map %s", l->param);
+                if (l->end)
+                        text_add(&t, "[%lld:%lld:%lld]", (long long)l->begin, (long long)l->end, (long long)l->step);
+                text_add(&t, "%s %s\n", l->deeper, l->rest);
+        }
+        for (int i = 0; i < m->n_ignore; i++)
+                text_add(&t, "map ignore %s\n", m->ignore[i]);
+        return t.s;
+}
+
+/* All parameters of m from a checkpoint, which must hold nothing else. */
+static Loaded load(Model *m, const char *path)
+{
+        Loaded l = { .m = m };
+        WeightMap *map;
+        WeightReport report = { 0 };
+        Checkpoint *ck;
+        char *text = map_text(m);
+        l.p = calloc((size_t)m->graph->n_nodes, sizeof *l.p);
+        l.data = calloc((size_t)m->graph->n_nodes, sizeof *l.data);
+        for (Ref r = 1; r < m->graph->n_nodes; r++) {
+                const Node *n = NODE(m->graph, r);
+                if (n->op != OP_PARAM)
+                        continue;
+                WeightParam *p = &l.p[l.n];
+                *p = (WeightParam){ .name = n->name, .dtype = CK_F32, .rank = n->type.rank };
+                for (int i = 0; i < p->rank; i++)
+                        p->dim[i] = n->type.dim[i].n;
+                p->data = l.data[l.n++] = calloc((size_t)type_elems(&n->type).n, sizeof(float));
+        }
+        CHECK_MSG(!weight_map_parse(&map, text, path, &err), "%s", err.msg);
+        CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
+        WeightSet set = { .n = l.n, .param = l.p };
+        CHECK_MSG(!weight_map_import(map, ck, &set, &report, &err), "%s: %s", path, err.msg);
+        CHECK_MSG(!report.n_unused, "%s: tensor %s is not used", path, report.unused[0]);
+        CHECK_MSG(!report.n_absent, "%s: parameter %s was not filled", path, report.absent[0]);
+        weight_report_free(&report);
+        weight_map_free(map);
+        checkpoint_close(ck);
+        free(text);
+        return l;
+}
+
+static void unload(Loaded *l)
+{
+        for (int i = 0; i < l->n; i++)
+                free(l->data[i]);
+        free(l->data);
+        free(l->p);
+        model_free(l->m);
+}
+
+static Eval *evaluate(Loaded *l, int b, int t, const double *ids, const double *targets)
+{
+        EvalCtx c = { .sizes = { { b, t, t } }, .share = 1, .inv_tokens = 1.0 / (b * t), .n_micro = 1 };
+        Eval *e = eval_new(l->m->graph, &c);
+        for (int i = 0; i < l->n; i++) {
+                int64_t n = 1;
+                for (int k = 0; k < l->p[i].rank; k++)
+                        n *= l->p[i].dim[k];
+                double *v = malloc((size_t)n * sizeof *v);
+                for (int64_t k = 0; k < n; k++)
+                        v[k] = l->data[i][k];
+                eval_set(e, l->p[i].name, v, n);
+                free(v);
+        }
+        eval_set(e, "ids", ids, b * t);
+        eval_set(e, "targets", targets, b * t);
+        eval_run(e);
+        return e;
+}
+
+static Model *hf_model(const char *dir, const Defines *defines)
+{
+        char *config = NULL;
+        CHECK_MSG(!hf_config_read(dir, &config, &err), "%s", err.msg);
+        Model *m = family(NULL, config, defines);
+        free(config);
+        return m;
+}
+
+static int read_ids(const char *path, const char *key, double *out, int most)
+{
+        cJSON *json;
+        int n = 0;
+        const cJSON *c;
+        CHECK_MSG(!json_read(&json, path, 1 << 20, &err), "%s", err.msg);
+        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(json, key))
+                if (n < most)
+                        out[n++] = c->valuedouble;
+        cJSON_Delete(json);
+        return n;
+}
+
+static void check_family(const char *name)
+{
+        static const Defines no_dropout = { { "dropout=0" } };
+        char path[256];
+        double ids[64], worst = 0;
+        NEED_DATA();
+        snprintf(path, sizeof path, DATA "families/%s", name);
+        if (!file_is_dir(path))
+                SKIP("no such family in the data");
+        Loaded l = load(hf_model(path, &no_dropout), path);
+        snprintf(path, sizeof path, DATA "families/%s/expected.json", name);
+        int n = read_ids(path, "prompt_ids", ids, 64);
+        Npy want = { 0 };
+        snprintf(path, sizeof path, DATA "families/%s/expected_logits.npy", name);
+        CHECK_MSG(!npy_open(&want, path, &err), "%s", err.msg);
+        Eval *e = evaluate(&l, 1, n, ids, ids);
+        int64_t count;
+        const double *got = eval_output(e, "logits", &count);
+        CHECK(count == want.count && want.dtype == CK_F32);
+        for (int64_t i = 0; i < count; i++)
+                worst = fmax(worst, fabs(got[i] - want.u.f32[i]) / (1 + fabs(want.u.f32[i])));
+        eval_free(e);
+        npy_close(&want);
+        unload(&l);
+        /* float32 arithmetic of some hundred products against double */
+        CHECK_MSG(worst < 2e-4, "logits of %s differ by %g", name, worst);
+}
+
+TEST(family_gpt2) { check_family("gpt2"); }
+TEST(family_llama) { check_family("llama"); }
+TEST(family_llama31) { check_family("llama31"); }
+TEST(family_llama_tied_bias) { check_family("llama_tied_bias"); }
+TEST(family_mistral) { check_family("mistral"); }
+TEST(family_qwen2) { check_family("qwen2"); }
+TEST(family_qwen3) { check_family("qwen3"); }
+TEST(family_phi3) { check_family("phi3"); }
+TEST(family_mixtral) { check_family("mixtral"); }
+TEST(family_qwen3_moe) { check_family("qwen3_moe"); }
+
+static Model *llama2c_model(const char *path)
+{
+        Llama2cConfig c;
+        char json[300];
+        CHECK_MSG(!llama2c_config(path, &c, &err), "%s", err.msg);
+        snprintf(json, sizeof json, "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
+                 "\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads,
+                 c.vocab_size, c.seq_len, c.shared ? "true" : "false");
+        return family("llama2c", json, NULL);
+}
+
+static double worst_logit(Loaded *l, const char *ids_path, const char *logits_path, int n, int vocab)
+{
+        double ids[512], worst = 0;
+        char *text = slurp(ids_path), *at = text, *raw = NULL;
+        size_t size;
+        int64_t count;
+        for (int i = 0; i < n; i++, at++)
+                ids[i] = strtod(at, &at);
+        free(text);
+        FILE *f = fopen(logits_path, "rb");
+        CHECK(f);
+        size = (size_t)n * (size_t)vocab * 4;
+        raw = malloc(size);
+        CHECK(fread(raw, 1, size, f) == size);
+        fclose(f);
+        Eval *e = evaluate(l, 1, n, ids, ids);
+        const double *got = eval_output(e, "logits", &count);
+        CHECK(count == (int64_t)n * vocab);
+        for (int64_t i = 0; i < count; i++) {
+                float want;
+                memcpy(&want, raw + 4 * i, 4);
+                worst = fmax(worst, fabs(got[i] - want));
+        }
+        eval_free(e);
+        free(raw);
+        return worst;
+}
+
+TEST(stories260k)
+{
+        NEED_DATA();
+        Loaded l = load(llama2c_model(DATA "models/stories260K/stories260K.bin"), DATA "models/stories260K/stories260K.bin");
+        CHECK(n_params(l.m) == 260032);
+        double worst = worst_logit(&l, DATA "expected/stories260K_bos_ids.txt", DATA "expected/stories260K_bos_logits32.f32",
+                                   32, 512);
+        CHECK_MSG(worst < 1e-3, "logits differ by %g", worst);
+        unload(&l);
+}
+
+/* The same model from Hugging Face's names (rotate-half) and from llama2.c's (interleaved). */
+TEST(tinystories656k)
+{
+        NEED_DATA();
+        for (int i = 0; i < 2; i++) {
+                const char *path = i ? DATA "models/tinystories656k/ts656k_llama2c_v0.bin" : DATA "models/tinystories656k";
+                static const Defines eps = { { "eps=1e-6" } };
+                Loaded l = load(i ? llama2c_model(path) : hf_model(path, &eps), path);
+                if (i)                                  /* llama2.c's format has no epsilon: it is 1e-5 */
+                        for (Ref r = 1; r < l.m->graph->n_nodes; r++)
+                                if (l.m->graph->node[r].op == OP_RMSNORM)
+                                        l.m->graph->node[r].a.num.x = 1e-6;
+                double worst = worst_logit(&l, DATA "expected/ts656k_p0_ids.txt", DATA "expected/ts656k_p0_logits16.f32", 16, 2048);
+                CHECK_MSG(worst < 1e-3, "%s: logits differ by %g", path, worst);
+                unload(&l);
+        }
+}
+
+/* The first step of a training run: mean cross-entropy and balance loss of its first batch. */
+static void check_loss(Loaded l, const char *run, int tokens, double aux_coef)
+{
+        char path[256], *text = slurp(DATA "text/tinyshakespeare.txt"), *csv;
+        int id[256] = { 0 }, k = 0;
+        int64_t count;
+        double *ids, *targets, lr, want, want_aux;
+        Npy starts = { 0 };
+        for (const char *s = text; *s; s++)
+                id[(unsigned char)*s] = 1;
+        for (int c = 0; c < 256; c++)
+                id[c] = id[c] ? k++ : -1;
+        CHECK(k == 65);
+        snprintf(path, sizeof path, DATA "training/%s/starts.npy", run);
+        CHECK_MSG(!npy_open(&starts, path, &err), "%s", err.msg);
+        int batch = (int)(starts.dim[1] * starts.dim[2]);
+        ids = calloc((size_t)(batch * tokens), sizeof *ids);
+        targets = calloc((size_t)(batch * tokens), sizeof *targets);
+        for (int i = 0; i < batch * tokens; i++) {
+                const char *at = text + starts.u.i64[i / tokens] + i % tokens;
+                ids[i] = id[(unsigned char)at[0]];
+                targets[i] = id[(unsigned char)at[1]];
+        }
+        snprintf(path, sizeof path, DATA "training/%s/loss.csv", run);
+        csv = slurp(path);
+        CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf", &lr, &want, &want_aux) == 3);
+        Eval *e = evaluate(&l, batch, tokens, ids, targets);
+        double aux = aux_coef ? eval_output(e, "aux_loss", &count)[0] : 0;
+        double loss = eval_output(e, "loss", &count)[0] - aux_coef * aux;
+        CHECK_MSG(fabs(loss - want) < 1e-5, "%s: loss %.8f, not %.8f", run, loss, want);
+        CHECK_MSG(fabs(aux - want_aux) < 1e-5, "%s: balance loss %.8f, not %.8f", run, aux, want_aux);
+        eval_free(e);
+        npy_close(&starts);
+        unload(&l);
+        free(ids);
+        free(targets);
+        free(text);
+        free(csv);
+}
+
+TEST(first_loss_gpt2)
+{
+        NEED_DATA();
+        check_loss(load(hf_model(DATA "training/gpt2/init", NULL), DATA "training/gpt2/init"), "gpt2", 48, 0);
+}
+
+TEST(first_loss_llama)
+{
+        NEED_DATA();
+        check_loss(load(hf_model(DATA "training/llama_accum2/init", NULL), DATA "training/llama_accum2/init"), "llama_accum2",
+                   48, 0);
+}
+
+TEST(first_loss_mixtral)
+{
+        NEED_DATA();
+        check_loss(load(hf_model(DATA "training/mixtral_aux/init", NULL), DATA "training/mixtral_aux/init"), "mixtral_aux",
+                   32, 0.01);
+}
+
+TEST(first_loss_naive)
+{
+        static const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=64", "dropout=0" } };
+        NEED_DATA();
+        check_loss(load(lua("models/naive_gpt.lua", &d), DATA "training/naive_postnorm/init.safetensors"), "naive_postnorm",
+                   32, 0);
+}
+
+/* Stacked experts, as transformers 5 holds them in memory. */
+TEST(stacked_experts)
+{
+        static const Defines d = { { "spelling=stacked" } };
+        NEED_DATA();
+        Loaded a = load(hf_model(DATA "training/mixtral_aux/init", &d),
+                        DATA "training/mixtral_aux/grad_step0_clipped.safetensors");
+        unload(&a);
+}
+
+/* Errors --------------------------------------------------------------------------- */
+
+/* The line that says `-- error: TEXT`; TEXT is copied out. */
+static int marked_line(const char *text, char *want, size_t n)
+{
+        int line = 1;
+        const char *mark = strstr(text, "-- error: ");
+        CHECK(mark);
+        for (const char *s = text; s < mark; s++)
+                line += *s == '\n';
+        snprintf(want, n, "%.*s", (int)strcspn(mark + 10, "\n"), mark + 10);
+        return line;
+}
+
+TEST(lua_errors_are_on_their_lines)
+{
+        DIR *dir = opendir("tests/read");
+        int n = 0, bad = 0;
+        CHECK(dir);
+        for (struct dirent *d; (d = readdir(dir));) {
+                char path[300], want[300], place[320], msg[2048] = "";
+                size_t k = strlen(d->d_name);
+                if (k < 4 || strcmp(d->d_name + k - 4, ".lua") || !strncmp(d->d_name, "ok_", 3))
+                        continue;
+                snprintf(path, sizeof path, "tests/read/%s", d->d_name);
+                char *text = slurp(path);
+                int line = marked_line(text, want, sizeof want);
+                snprintf(place, sizeof place, "%s:%d: error: ", path, line);
+                Model *m = try_lua(path, NULL, msg, NULL);
+                free(text);
+                n++;
+                if (m || strncmp(msg, place, strlen(place)) || !strstr(msg, want)) {
+                        printf("  wanted %s... %s\n  got %s\n", place, want, m ? "no error" : msg);
+                        model_free(m);
+                        bad++;
+                }
+        }
+        closedir(dir);
+        CHECK(n > 20 && !bad);
+}
+
+TEST(a_model_needs_ids)
+{
+        char msg[2048] = "";
+        CHECK(!try_lua("tests/read/ok_no_ids.lua", NULL, msg, NULL));
+        CHECK_MSG(strstr(msg, "ok_no_ids.lua") && strstr(msg, "no input `ids: i32[B,T]`"), "%s", msg);
+}
+
+TEST(bytecode_is_refused)
+{
+        char path[300], msg[2048] = "";
+        const char *base = getenv("TMPDIR");
+        snprintf(path, sizeof path, "%s/tgc-read-%ld.lua", base ? base : P_tmpdir, (long)getpid());
+        FILE *f = fopen(path, "wb");
+        CHECK(f && fwrite("\x1bLua\x54\0\x19\x93\r\n\x1a\n", 1, 12, f) == 12 && !fclose(f));
+        CHECK(!try_lua(path, NULL, msg, NULL) && strstr(msg, "attempt to load a binary chunk"));
+        unlink(path);
+}
+
+TEST(definitions)
+{
+        static const struct { Defines d; const char *want; } bad[] = {
+                { { { "n_layr=3" } }, "no parameter 'n_layr'; did you mean 'n_layer'?" },
+                { { { "qqq=3" } }, "no parameter 'qqq'" },
+                { { { "n_layer=three" } }, "'n_layer' is a number, not 'three'" },
+                { { { "n_layer=2.5" } }, "'n_layer' is a whole number, not '2.5'" },
+                { { { "tied=maybe" } }, "'tied' is true or false, not 'maybe'" },
+                { { { "eps=nan" } }, "'eps' is a number" },
+                { { { "n_layer" } }, "-D wants KEY=VALUE" },
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                char msg[2048] = "";
+                int code = 0;
+                CHECK(!try_lua("models/gpt.lua", &bad[i].d, msg, &code));
+                CHECK_MSG(strstr(msg, bad[i].want) && code == 2, "%s (code %d)", msg, code);
+        }
+        static const Defines good = { { "n_layer=2", "tied=false", "eps=1e-6", "act=gelu" } };
+        Model *m = lua("models/gpt.lua", &good);
+        CHECK(graph_find(m->graph, "blk1.mlp.sum") && !graph_find(m->graph, "blk2.mlp.sum"));
+        CHECK(graph_find(m->graph, "logits.weight"));
+        model_free(m);
+}
+
+TEST(families_unknown)
+{
+        ReadOptions o = options(NULL);
+        Diag d;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                model_free(read_lua_family(NULL, "{\"model_type\": \"bert\"}", &o));
+                diag_end(&d);
+                CHECK(0);
+        }
+        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are GPT2LMHeadModel, ") && strstr(d.msg, "mixtral"), "%s", d.msg);
+}
+
+TEST(ordered_and_loadable_twice)
+{
+        Model *a = lua("tests/read/ok_order.lua", NULL), *b = lua("tests/read/ok_order.lua", NULL);
+        char *x = print(a), *y = print(b);
+        CHECK(!strcmp(x, y));
+        CHECK_MSG(strstr(x, "%a = ") < strstr(x, "%b = ") && strstr(x, "%b = ") < strstr(x, "%zz = "), "%s", x);
+        free(x);
+        free(y);
+        model_free(a);
+        model_free(b);
+}
+
+#define IDS "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\"},"
+#define W "{\"name\":\"w\",\"op\":\"param\",\"type\":\"f32[8,4]\"},"
+#define GRAPH(nodes) "{\"tgc_graph\":1,\"nodes\":[\n" IDS "\n" W "\n" nodes "],\n\"outputs\":{\"logits\":\"y\"}}"
+#define Y "{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\",\"ids\"]}"
+
+TEST(json_errors)
+{
+        static const struct { const char *json, *want; } bad[] = {
+                { "[]", "must be an object" },
+                { "{\"nodes\":[]}", "\"tgc_graph\" must be 1" },
+                { "{\"tgc_graph\":1,\"nodez\":[]}", "no key 'nodez'; did you mean 'nodes'?" },
+                { "{\"tgc_graph\":1,\"nodes\":[]}", "no \"outputs\"" },
+                { "{\"tgc_graph\":1,", ".json" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"gathr\",\"in\":[\"w\",\"ids\"]}"), ":4: error: %y: unknown op 'gathr'" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"adamw\",\"in\":[\"w\"]}"), ":4: error: %y: 'adamw' is made by the compiler" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\",\"idz\"]}"), ":4: error: %y reads 'idz', and no node" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"y\"]}"), ":4: error: %y reads %y, which does not stand before" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"z\"]},\n{\"name\":\"z\",\"op\":\"neg\",\"in\":[\"y\"]}"),
+                  ":4: error: %y reads %z, which does not stand before it: a cycle" },
+                { GRAPH(Y ",\n" Y), ":5: error: %y is defined twice" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\"]}"), ":4: error: gather: 1 inputs given, 2 needed" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"]}"), ":4: error: matmul: inner dimensions differ, 4 in %w" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"attr\":{\"q\":1}}"), ":4: error: neg has no attribute 'q'" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"],\"attr\":{\"tb\":0.5}}"),
+                  ":4: error: attribute 'tb' must be a whole number" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8]\"}"),
+                  ":4: error: %y: neg gives f32[8,4], the file says f32[8]" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8\"}"), ":4: error: 'f32[8' is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,1099511627776]\"}"),
+                  ":4: error: param: the shape [1099511627776,1099511627776] is out of range" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"), "is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B*B*B*B*B]\"}"), "is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B]\"}"), ":4: error: param: parameters are f32" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"), ":4: error: %y: param needs a \"type\"" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"const\",\"type\":\"f32[3]\",\"attr\":{\"data\":[1,2]}}"),
+                  ":4: error: const: 2 numbers do not fill f32[3]" },
+                { GRAPH("{\"name\":\"y y\",\"op\":\"neg\",\"in\":[\"w\"]}"), ":4: error: 'y y' cannot be a node's name" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"loc\":\"nowhere\"}"), ":4: error: \"loc\" must be FILE:LINE" },
+                { GRAPH("{\"name\":\"x\",\"op\":\"neg\",\"in\":[\"w\"]}"), "output 'logits' must be the name of a node" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"transpose\",\"in\":[\"w\"],\"attr\":{\"perm\":[1,0,5]}}"), "more axes are named" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"dropout\",\"in\":[\"w\"],\"attr\":{\"p\":1}}"), "the probability is 1" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"), "must be a whole number" },
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                char msg[2048] = "";
+                Model *m = from_json(bad[i].json, msg);
+                CHECK_MSG(!m, "no error from %s", bad[i].json);
+                CHECK_MSG(strstr(msg, bad[i].want) || !strcmp(bad[i].want, ".json"), "wanted %s\n    got %s", bad[i].want, msg);
+        }
+        char msg[2048] = "";
+        Model *m = from_json(GRAPH(Y), msg);
+        CHECK_MSG(m, "%s", msg);
+        CHECK(NODE(m->graph, graph_find(m->graph, "y"))->loc.line == 4);
+        model_free(m);
+}
+
+/* Every prefix and many single-byte changes of a real file: an error or a model, never a crash. */
+TEST(json_damaged)
+{
+        Model *m = lua("models/naive_moe.lua", &all[4].tiny);
+        Text t = { 0 };
+        char msg[2048];
+        unsigned x = 1;
+        write_json(m, &t);
+        model_free(m);
+        for (int i = 0; i < 300; i++) {
+                x = x * 1664525u + 1013904223u;
+                size_t at = (x >> 8) % t.n;
+                char old = t.s[at];
+                t.s[at] = i % 3 ? "{}[]\",:0917BTx"[x % 14] : 0;
+                m = from_json(t.s, msg);
+                model_free(m);
+                t.s[at] = old;
+        }
+        text_free(&t);
+}
+
+TEST_MAIN

@@ -26,8 +26,11 @@ void num_text(double x, char *buf)
         for (int p = 1; p <= 17; p++) {
                 snprintf(buf, 32, "%.*g", p, x);
                 if (strtod(buf, NULL) == x)
-                        return;
+                        break;
         }
+        char whole[32];                         /* 30, not 3e+01 */
+        if (fabs(x) < 1e9 && x == floor(x) && snprintf(whole, sizeof whole, "%.0f", x) <= (int)strlen(buf))
+                strcpy(buf, whole);
 }
 
 static void print_attr(const Node *n, Text *out)

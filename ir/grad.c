@@ -224,8 +224,17 @@ static Ref norm_grad(Graph *g, Op op, Ref n, Ref dy)
 void grad_rmsnorm(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = norm_grad(g, OP_RMSNORM_GRAD, n, dout[0]); }
 void grad_layernorm(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = norm_grad(g, OP_LAYERNORM_GRAD, n, dout[0]); }
 
+/* Statistics are given for reading only. */
+static void need_first(Graph *g, Ref n, const Ref *dout)
+{
+        if (dout[1])
+                error_at(NODE(g, n)->loc, "%s: no gradient passes through the second result of %%%s; use logsumexp",
+                         op_info[NODE(g, n)->op].text, NODE(g, n)->name);
+}
+
 void grad_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
+        need_first(g, n, dout);
         Ref lse = graph_item(g, n, 1, NULL);
         if (dout[0])
                 din[0] = graph_add(g, OP_CE_GRAD, (Ref[]){ IN(0), IN(1), lse, dout[0] }, 4, NULL, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
@@ -275,6 +284,7 @@ void grad_linear_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Ref in[5] = { IN(0), IN(1), IN(2), dout[0], IN(3) };
         int n_in = NODE(g, n)->n_in == 4 ? 5 : 4;
+        need_first(g, n, dout);
         if (!dout[0])
                 return;
         Ref d = graph_add(g, OP_LINEAR_CE_GRAD, in, n_in, NULL, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
@@ -287,6 +297,7 @@ void grad_linear_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
 void grad_attention(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Attr a = NODE(g, n)->a;
+        need_first(g, n, dout);
         Ref in[7] = { IN(0), IN(1), IN(2), n, graph_item(g, n, 1, NULL), dout[0], IN(3) };
         if (!dout[0])
                 return;

@@ -21,7 +21,8 @@ static Ref linear_of(Graph *g, Ref ce, Ref *bias)
                 if (n->op == OP_RESHAPE && n->type.rank && dim_eq(n->type.dim[n->type.rank - 1],
                     NODE(g, n->in[0])->type.dim[NODE(g, n->in[0])->type.rank - 1])) {
                         r = n->in[0];
-                } else if (n->op == OP_ADD && !*bias && NODE(g, n->in[1])->op == OP_PARAM && NODE(g, n->in[1])->type.rank == 1) {
+                } else if (n->op == OP_ADD && !*bias && NODE(g, n->in[1])->op == OP_PARAM && NODE(g, n->in[1])->type.rank == 1 &&
+                           dim_eq(NODE(g, n->in[1])->type.dim[0], n->type.dim[n->type.rank - 1])) {
                         *bias = n->in[1];
                         r = n->in[0];
                 } else if (n->op == OP_MATMUL && !n->a.mm.ta && n->a.mm.tb && NODE(g, n->in[1])->type.rank == 2) {
@@ -60,17 +61,31 @@ void fuse_loss(Graph *g, Arena *tmp)
 
 typedef struct Ctx { Ref *grad_of; Ref *made; } Ctx;    /* linear_ce -> its gradient; made[grad]: the joint node */
 
-/* d(loss) must be free of the forward pass: made of scalars only. */
-static bool simple(Graph *g, Ref r)
+/* d(loss) must be free of the forward pass: made of maps, views and constants only. */
+static bool *mark_simple(const Graph *g, Arena *tmp)
 {
-        const Node *n = NODE(g, r);
-        Class c = op_info[n->op].cls;
-        if (c != CLASS_MAP && c != CLASS_VIEW)
-                return n->op == OP_CONST;
-        for (int i = 0; i < n->n_in; i++)
-                if (!simple(g, n->in[i]))
+        bool *simple = arena_alloc(tmp, (size_t)g->n_nodes);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                Class c = op_info[n->op].cls;
+                simple[r] = c == CLASS_MAP || c == CLASS_VIEW || n->op == OP_CONST;
+                for (int i = 0; i < n->n_in; i++)
+                        simple[r] &= simple[n->in[i]];
+        }
+        return simple;
+}
+
+/* The same loss: of the same rows, weights, targets and bias, and read for its loss only. */
+static bool belongs(const Graph *g, Ref loss, const Node *d)
+{
+        const Node *p = &g->node[loss];
+        for (int i = 0; i < 3; i++)
+                if (p->in[i] != d->in[i])
                         return false;
-        return true;
+        for (Ref r = loss + 1; r < g->n_nodes; r++)
+                if (g->node[r].op == OP_ITEM && g->node[r].in[0] == loss)
+                        return false;
+        return p->in[3] == d->in[4];
 }
 
 static Ref clone(Graph *old, Ref r, Graph *g, Ref *map)
@@ -108,15 +123,14 @@ static Ref visit_grad(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 void fuse_loss_grad(Graph *g, Arena *tmp)
 {
         Ctx c = { arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)), arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)) };
+        bool *simple = mark_simple(g, tmp);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
-                if (n->op != OP_LINEAR_CE_GRAD || !simple(g, n->in[3]))
+                if (n->op != OP_LINEAR_CE_GRAD || n->a.ce.both || !simple[n->in[3]])
                         continue;
-                for (Ref f = 1; f < r; f++) {
-                        const Node *p = NODE(g, f);
-                        if (p->op == OP_LINEAR_CE && p->in[0] == n->in[0] && p->in[1] == n->in[1] && p->in[2] == n->in[2])
+                for (Ref f = 1; f < r; f++)
+                        if (NODE(g, f)->op == OP_LINEAR_CE && belongs(g, f, n))
                                 c.grad_of[f] = r;
-                }
         }
         graph_rebuild(g, visit_grad, &c);
         graph_sweep(g);

@@ -62,14 +62,14 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                 if (!dgain || (fwd == OP_LAYERNORM && !dbias))
                         continue;
                 first = r < dgain ? r : dgain;
+                if (fwd == OP_LAYERNORM && dbias < first)
+                        first = dbias;
                 if (first <= d->in[0] || first <= dy || first <= gain)
                         continue;
                 c.role[r] = r;
                 c.role[dgain] = r;
                 c.item[dgain] = 1;
                 if (fwd == OP_LAYERNORM) {
-                        if (dbias <= d->in[0] || dbias <= gain)
-                                continue;
                         c.role[dbias] = r;
                         c.item[dbias] = 2;
                 }

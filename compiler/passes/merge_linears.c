@@ -38,7 +38,7 @@ static bool candidate(Graph *g, Ref r)
 static bool alike(Graph *g, Ref a, Ref b)
 {
         const Node *x = NODE(g, NODE(g, a)->in[1]), *y = NODE(g, NODE(g, b)->in[1]);
-        return NODE(g, a)->in[0] == NODE(g, b)->in[0] && !memcmp(&x->a, &y->a, sizeof x->a);
+        return NODE(g, a)->in[0] == NODE(g, b)->in[0] && x->type.dt == y->type.dt && !memcmp(&x->a, &y->a, sizeof x->a);
 }
 
 /* The value of matmul r after a bias, reshapes and one activation, if it has one reader each. */

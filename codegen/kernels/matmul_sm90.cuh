@@ -45,33 +45,33 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-template <int BM_, int BN_, int CONSUMERS_, int STAGES_, int CLUSTER_, int MINB_, int LEAD_ = 2>
+template <int BM_, int BN_, int CONSUMERS_, int STAGES_, int CLUSTER_, int LEAD_ = 2>
 struct STile {
         static constexpr int BM = BM_, BN = BN_, BK = 64, CONSUMERS = CONSUMERS_, STAGES = STAGES_;
-        static constexpr int CLUSTER = CLUSTER_, MINB = MINB_, THREADS = 128 * (CONSUMERS + 1);
+        static constexpr int CLUSTER = CLUSTER_, MINB = 1, THREADS = 128 * (CONSUMERS + 1);
         static constexpr int WM = BM / CONSUMERS;               /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int SMEM = STAGES * STAGE + 2 * STAGES * 8;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = CONSUMERS == 2 ? LEAD_ : 0;
-        /* Registers after setmaxnreg.  At entry a thread has 65536 / (THREADS * MINB), down to a
-         * multiple of 8 (168; 80 for two blocks); what the loader gives up the consumers get. */
-        static constexpr int LOADER_REGS = MINB == 1 ? 56 : 40, CONSUMER_REGS = MINB == 1 ? 224 : 96;
-        /* cp.async: loads signalled this many steps after they were issued.  A loader that waits
-         * for step i - STAGES to be given back must have signalled the step after it. */
-        static constexpr int LAG = STAGES - 2 < 2 ? STAGES - 2 : 2;
+        /* Registers after setmaxnreg: 168 at entry (65536 / 384, down to a multiple of 8); what a loading
+         * thread gives up two multiplying ones share. */
+        static constexpr int LOADER_REGS = 56, CONSUMER_REGS = 224;
+        /* cp.async: a step's loads are waited for when the LAG-th step after it is about to be
+         * issued.  A consumer gives step i - STAGES back once it has begun the next one, so
+         * that one must be signalled before the loader waits for the stage of step i. */
+        static constexpr int LAG = 2;
         static_assert(WM % 64 == 0 && BN % 64 == 0 && CONSUMERS == 2, "wgmma is 64 rows; registers are for two consumers");
-        static_assert(LAG >= 1 && LEAD <= STAGES - LAG, "consumer 0 can go no further ahead than what is loaded");
+        static_assert(LAG <= STAGES - 1 && LEAD <= STAGES - LAG + 1, "consumers wait only for what is signalled");
 };
 
 /* The rows of ../matmul_tiles_sm90.def. */
-typedef STile<128, 256, 2, 4, 1, 1> S128x256;
-typedef STile<128, 192, 2, 5, 1, 1> S128x192;
-typedef STile<256, 128, 2, 4, 1, 1> S256x128;
-typedef STile<128, 128, 2, 6, 1, 1> S128x128;
-typedef STile<128, 128, 2, 3, 1, 2, 1> S128x128d;
-typedef STile<128, 256, 2, 4, 2, 1> S128x256c;
-typedef STile<128, 192, 2, 5, 2, 1> S128x192c;
+typedef STile<128, 256, 2, 4, 1> S128x256;
+typedef STile<128, 192, 2, 5, 1> S128x192;
+typedef STile<256, 128, 2, 4, 1> S256x128;
+typedef STile<128, 128, 2, 6, 1> S128x128;
+typedef STile<128, 256, 2, 4, 2> S128x256c;
+typedef STile<128, 192, 2, 5, 2> S128x192c;
 
 /* What a block, or a cluster together, computes: a tile for tile_at and matmul_tiles. */
 template <class Tile>
@@ -171,6 +171,18 @@ struct StreamWork {
         }
 };
 
+/* ---- instructions ------------------------------------------------------------ */
+
+/* To be one of ptx_sm90.cuh: as mbarrier_arrive_cluster, but ordering only within this block,
+ * which is enough when what went before were reads by wgmma that have been waited for.  At cluster scope
+ * the arrival would wait until all of the thread's stores have reached L2. */
+TGC_DEV void mbarrier_arrive_peer(Mbar *bar, unsigned rank)
+{
+        asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; "
+                     "mbarrier.arrive.shared::cluster.b64 _, [r]; }"
+                     :: "r"(smem_addr(bar)), "r"(rank) : "memory");
+}
+
 /* ---- the ring ------------------------------------------------------------ */
 
 /* TGC_BOUNDED: give up with a trap after some seconds instead of hanging. */
@@ -215,29 +227,66 @@ struct Ring {
 
 /* ---- loading: cp.async ----------------------------------------------------- */
 
-/* Both loaders leave an operand as the 128-byte swizzle has it, which is a function of
- * the address alone: bits 4..6 are xored with bits 7..9.  Rows of 128 bytes (64
- * values), blocks of 8 rows 1024 bytes apart and aligned.
- *      K contiguous:       row r of the operand is row r.
- *      C's side contiguous: the 64 values m .. m+63 of k are row k of block m / 64, BK rows each. */
-template <bool KMAJOR, int BK>
-TGC_DEV int swizzle128(int row, int col)
-{
-        const int r = KMAJOR ? row : col / 64 * BK + row, c = KMAJOR ? col / 8 : col % 64 / 8;
-        return r * 128 + ((c ^ (r & 7)) * 16);
-}
+/* Both loaders bring boxes of 64 values of C's side by 64 of K: 64 rows of 128 bytes as the matrix
+ * has them, 8 KB, one box after the other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8).
+ * That is the 128-byte swizzle, a function of the address: bits 4..6 xor bits 7..9.
+ *
+ * This thread's part of a box: chunk t % 8 of rows t / 8 + 16 i.  KMAJOR: K is contiguous, rows
+ * are C's side; otherwise rows are K. */
+template <class T, bool KMAJOR, int EXTENT>
+struct Boxes {
+        const T *src, *base;            /* the matrix; this thread's first chunk at k = 0 */
+        long ld;
+        int K, first, limit;            /* of C's side: this thread's first place, end of the matrix */
+        bool whole;                     /* all of the tile lies inside */
+        int to;                         /* place in a box, bytes */
 
-template <bool KMAJOR, int BK, class P>
-TGC_DEV void panel_copy128(const P &p, char *smem, int k0)
-{
-        typedef decltype(p.src) Ptr;
-#pragma unroll
-        for (int i = 0; i < P::COPIES; i++) {
-                Ptr from;
-                const bool valid = p.source(i, k0, from);
-                cp_async16(smem + swizzle128<KMAJOR, BK>(P::row(i), P::col(i)), from, valid);
+        static __device__ __forceinline__ int row() { return (int)threadIdx.x / 8; }
+        static __device__ __forceinline__ int col() { return (int)threadIdx.x % 8 * 8; }
+
+        /* x, or the last place where the chunk fits. */
+        __device__ __forceinline__ int inside(int x) const
+        {
+                constexpr int LONG = KMAJOR ? 1 : 8;
+                return x <= limit - LONG ? x : limit - LONG;
         }
-}
+
+        __device__ __forceinline__ Boxes(const T *src_, long ld_, int first_, int limit_, int K_)
+                : src(src_), ld(ld_), K(K_), first(first_ + (KMAJOR ? row() : col())), limit(limit_),
+                  whole(limit_ % EXTENT == 0 || first_ + EXTENT <= limit_),
+                  to(row() * 128 + ((int)threadIdx.x % 8 ^ row() % 8) * 16)
+        {
+                base = KMAJOR ? src + inside(first) * ld + col() : src + row() * ld + inside(first);
+        }
+
+        /* Start the copies of the K-step at k0.  In steps of 16 rows, so that a run-time ld costs one
+         * addition for each and not a register for each product; at the edge in a loop. */
+        __device__ __forceinline__ void copy(char *panel, int k0) const
+        {
+                if (whole) {
+                        const T *from = KMAJOR ? base + k0 : base + k0 * ld;
+#pragma unroll
+                        for (int r = 0; r < (KMAJOR ? EXTENT : 64); r += 16, from += 16 * ld)
+#pragma unroll
+                                for (int box = 0; box < (KMAJOR ? 1 : EXTENT / 64); box++)
+                                        put(panel + box * 8192 + r * 128, from + box * 64,
+                                            k0 + (KMAJOR ? col() : row() + r));
+                } else {
+#pragma unroll 1
+                        for (int i = 0; i < EXTENT / 16; i++) {
+                                const int rows = i % 4 * 16, x = first + i / 4 * 64 + (KMAJOR ? rows : 0);
+                                const int k = k0 + (KMAJOR ? col() : row() + rows);
+                                put(panel + i * 2048, KMAJOR ? src + inside(x) * ld + k : src + k * ld + inside(x), k);
+                        }
+                }
+        }
+
+        __device__ __forceinline__ void put(char *at, const T *from, int k) const
+        {
+                const bool valid = K % 64 == 0 || k < K;
+                cp_async16(at + to, valid ? from : src, valid);
+        }
+};
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B>
 struct CopyLoader {
@@ -260,28 +309,28 @@ struct CopyLoader {
         template <class Work>
         __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
         {
-                int issued = 0;         /* counted up to LAG */
+                int open = 0;           /* steps issued and not signalled */
                 Piece p;
                 for (int i = 0; work.get(i, p); i++) {
-                        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, 128, 16, SameRows> pa(a, lda, p.m, M, K, SameRows());
-                        const Panel<T, TRANS_B, Tile::BN, Tile::BK, 128, 16, SameRows> pb(b, ldb, p.n, N, K, SameRows());
+                        const Boxes<T, !TRANS_A, Tile::BM> pa(a, lda, p.m, M, K);
+                        const Boxes<T, TRANS_B, Tile::BN> pb(b, ldb, p.n, N, K);
                         for (int kt = p.kt0; kt < p.kt1; kt++) {
-                                ring.wait_empty();
-                                panel_copy128<!TRANS_A, Tile::BK>(pa, ring.a(), kt * Tile::BK);
-                                panel_copy128<TRANS_B, Tile::BK>(pb, ring.b(), kt * Tile::BK);
-                                cp_async_commit();
-                                if (issued == Tile::LAG) {
-                                        cp_async_wait<Tile::LAG>();
+                                if (open == Tile::LAG) {
+                                        cp_async_wait<Tile::LAG - 1>();
                                         signal(ring, ring.before(Tile::LAG));
-                                } else {
-                                        issued++;
+                                        open--;
                                 }
+                                ring.wait_empty();
+                                pa.copy(ring.a(), kt * Tile::BK);
+                                pb.copy(ring.b(), kt * Tile::BK);
+                                cp_async_commit();
+                                open++;
                                 ring.next();
                         }
                 }
                 cp_async_wait<0>();
-                for (; issued; issued--)
-                        signal(ring, ring.before(issued));
+                for (; open; open--)
+                        signal(ring, ring.before(open));
         }
 };
 
@@ -356,7 +405,7 @@ TGC_DEV void give_back(const Ring<Tile> &ring, int stage, int lane)
 {
         if constexpr (Tile::CLUSTER > 1) {
                 if (lane < Tile::CLUSTER)
-                        mbarrier_arrive_cluster(ring.empty(stage), lane);
+                        mbarrier_arrive_peer(ring.empty(stage), lane);
         } else if (lane == 0) {
                 mbarrier_arrive(ring.empty(stage));
         }
@@ -551,17 +600,13 @@ TGC_DEV int stream_worker(int step, int workers, int steps)
         return w;
 }
 
-/* THREADS * V elements of one tile of C: tiles * stream_reduce_parts<Tile, THREADS, Tail>() parts. */
-template <class Tail>
-struct StreamReduce {
-        static constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
-};
-
+/* THREADS * V elements of one tile of C, V = min(8, Tail::MAXV): part is below
+ * tiles * (BM * CLUSTER * BN / (THREADS * V)). */
 template <class Tile, int THREADS, class Tail>
 TGC_DEV void stream_reduce_task(const float *ws, int workers, int M, int N, int K, int part, const Tail &tail)
 {
         typedef ClusterTile<Tile> Area;
-        constexpr int V = StreamReduce<Tail>::V, SIZE = Area::BM * Area::BN, PARTS = SIZE / (THREADS * V);
+        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8, SIZE = Area::BM * Area::BN, PARTS = SIZE / (THREADS * V);
         static_assert(SIZE % (THREADS * V) == 0, "a tile is a whole number of parts");
         const int tile = part / PARTS, steps = k_steps<Tile>(K), all = matmul_tiles<Area>(M, N) * steps;
         const int i = (part - tile * PARTS) * (THREADS * V) + (int)threadIdx.x * V;

@@ -1,0 +1,682 @@
+/* matmul_sm90_bench.cu: is matmul_sm90.cuh right, and how fast, on the Hopper at hand.
+ *
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
+ *           -o matmul_sm90_bench tests/bench/matmul_sm90_bench.cu -ldl
+ *      ./matmul_sm90_bench            tests, then speed if all pass
+ *      ./matmul_sm90_bench test [part of a name]
+ *      ./matmul_sm90_bench speed [part of a shape]
+ *
+ * Tests run from the parts to the whole: descriptors alone, one step of one tile, a ring that
+ * goes round, edges, several tiles, splits, clusters; each is a process of its own, since a trap
+ * ends the context, and waits are bounded (TGC_BOUNDED).  Every element is compared with a
+ * float64 sum, relative to the root of the sum of squares of the products: about 2^-9 from rounding to
+ * bf16 times |c| over that root, up to ~0.012; guards behind C must stay as they were.
+ *
+ * Speed: inputs are normal numbers; a time is the median of five runs of ten launches; 512 places of C are
+ * checked.  cuBLAS is the peer where it can be opened.  The fastest of ours is marked *.  Exit
+ * status 1 when something is wrong, 4 without a GPU that fits. */
+#define TGC_BOUNDED 1
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include "matmul_sm90.cuh"
+
+#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
+        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
+
+#define TILE90(name, bm, bn, consumers, stages, cluster, threads, smem) \
+        static_assert(name::BM == bm && name::BN == bn && name::CONSUMERS == consumers && name::STAGES == stages \
+                      && name::CLUSTER == cluster && name::THREADS == threads && name::SMEM == smem, #name);
+#include "../../codegen/matmul_tiles_sm90.def"
+#undef TILE90
+
+/* ---- inputs and checks ------------------------------------------------------- */
+
+template <class T>
+__global__ void fill_normal(T *p, long n, unsigned seed)
+{
+        for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
+                uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
+                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
+                from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v));
+        }
+}
+
+struct Problem { int TA, TB, M, N, K; };
+
+/* A warp per place of C: |c - sum| / sqrt(sum of squares).  places < M * N picks them at random, mostly
+ * near the edges; otherwise all are taken in order.  err: one per place. */
+template <class T>
+__global__ void check_places(const T *a, const T *b, const T *c, Problem p, long places, unsigned seed, float *err)
+{
+        const long i = blockIdx.x * 8L + threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (i >= places)
+                return;
+        long m = i / p.N, n = i % p.N;
+        if (places < (long)p.M * p.N) {
+                const uint4 r = philox(make_uint4((unsigned)i, 0, 0, 1), seed, 1);
+                m = i & 1 ? p.M - 1 - r.x % (p.M < 9 ? p.M : 9) : r.x % p.M;
+                n = i & 2 ? p.N - 1 - r.y % (p.N < 9 ? p.N : 9) : r.y % p.N;
+        }
+        double s = 0, q = 0;
+        for (long k = lane; k < p.K; k += 32) {
+                double x = (double)to_float(a[p.TA ? k * p.M + m : m * p.K + k])
+                         * (double)to_float(b[p.TB ? n * p.K + k : k * p.N + n]);
+                s += x;
+                q += x * x;
+        }
+        for (int d = 16; d; d >>= 1) {
+                s += __shfl_xor_sync(~0u, s, d);
+                q += __shfl_xor_sync(~0u, q, d);
+        }
+        if (lane == 0)
+                err[i] = (float)(fabs((double)to_float(c[m * p.N + n]) - s) / sqrt(q + 1e-30));
+}
+
+template <class T>
+struct Store {
+        static constexpr int MAXV = 8, MINV = 1;
+        T *c;
+        int N;
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                store<V>(c + (long)row * N + col, v);
+        }
+};
+
+/* ---- kernels --------------------------------------------------------------------- */
+
+enum Path { COPY, TMA };
+enum Mode { TASK, PERSISTENT, SPLIT, STREAM };
+
+/* a, b: the matrices, or with TMA their maps.  n: tiles, splits or workers. */
+struct Args { const void *a, *b; void *c; float *ws; int M, N, K, n; };
+
+template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+__device__ __forceinline__ void run_body(const Args &g, char *smem)
+{
+        const int M = CM ? CM : g.M, N = CN ? CN : g.N, K = CK ? CK : g.K;
+        const int at = (int)blockIdx.x / Tile::CLUSTER, step = (int)gridDim.x / Tile::CLUSTER;
+        const T *a = (const T *)g.a, *b = (const T *)g.b;
+        const long lda = TA ? M : K, ldb = TB ? K : N;
+        const Store<T> tail = { (T *)g.c, N };
+        if constexpr (PATH == TMA && MODE == TASK)
+                matmul_tma_task<T, Tile, TA, TB>(a, b, M, N, K, at, smem, tail);
+        else if constexpr (PATH == TMA && MODE == PERSISTENT)
+                matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, tail);
+        else if constexpr (PATH == TMA && MODE == SPLIT)
+                matmul_tma_split_task<T, Tile, TA, TB, 4>(a, b, M, N, K, g.n, g.ws, at, smem);
+        else if constexpr (PATH == TMA)
+                matmul_tma_stream_task<T, Tile, TA, TB>(a, b, M, N, K, g.n, g.ws, at, smem);
+        else if constexpr (MODE == TASK)
+                matmul_sm90_task<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, at, smem, tail);
+        else if constexpr (MODE == PERSISTENT)
+                matmul_sm90_persistent<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, at, step, smem, tail);
+        else if constexpr (MODE == SPLIT)
+                matmul_sm90_split_task<T, Tile, TA, TB, 16, 4>(a, lda, b, ldb, M, N, K, g.n, g.ws, at, smem);
+        else
+                matmul_sm90_stream_task<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, g.ws, at, smem);
+}
+
+template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
+{
+        TGC_SMEM(smem);
+        run_body<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>(g, smem);
+}
+
+template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(Tile::THREADS, 1) k_pair(Args g)
+{
+        TGC_SMEM(smem);
+        run_body<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>(g, smem);
+}
+
+template <class T>
+__global__ void __launch_bounds__(256) k_split_sum(Args g)
+{
+        const Store<T> tail = { (T *)g.c, g.N };
+        splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, tail);
+}
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(256) k_stream_sum(Args g)
+{
+        const Store<T> tail = { (T *)g.c, g.N };
+        stream_reduce_task<Tile, 256>(g.ws, g.n, g.M, g.N, g.K, blockIdx.x, tail);
+}
+
+static int sms;         /* multiprocessors */
+
+/* `n` means: TASK nothing; PERSISTENT blocks (clusters) at most, 0: as many as fit; SPLIT splits;
+ * STREAM workers, 0: as many as fit. */
+template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+void launch(Args g, int n, cudaStream_t s)
+{
+        const int c = Tile::CLUSTER, fit = n ? n : sms / c;
+        const int tiles = ((g.M + c * Tile::BM - 1) / (c * Tile::BM)) * ((g.N + Tile::BN - 1) / Tile::BN);
+        int grid = tiles;
+        g.n = tiles;
+        if (MODE == PERSISTENT && fit < tiles)
+                grid = fit;
+        if (MODE == SPLIT)
+                g.n = n, grid = tiles * n;
+        if (MODE == STREAM)
+                g.n = grid = fit < tiles * ((g.K + 63) / 64) ? fit : tiles * ((g.K + 63) / 64);
+        if constexpr (Tile::CLUSTER > 1) {
+                const auto k = k_pair<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>;
+                CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
+                k<<<grid * c, Tile::THREADS, Tile::SMEM, s>>>(g);
+        } else {
+                const auto k = k_one<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>;
+                CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
+                k<<<grid, Tile::THREADS, Tile::SMEM, s>>>(g);
+        }
+        if (MODE == SPLIT)
+                k_split_sum<T><<<(int)(((long)g.M * g.N + 2047) / 2048), 256, 0, s>>>(g);
+        if (MODE == STREAM)
+                k_stream_sum<T, Tile><<<tiles * (c * Tile::BM * Tile::BN / 2048), 256, 0, s>>>(g);
+}
+
+/* ---- tensor maps and cuBLAS, from the libraries that are there ---------------------- */
+
+static void *symbol(const char *const *libs, const char *name)
+{
+        for (; *libs; libs++) {
+                void *lib = dlopen(*libs, RTLD_NOW | RTLD_GLOBAL);
+                void *p = lib ? dlsym(lib, name) : 0;
+                if (p)
+                        return p;
+        }
+        return 0;
+}
+
+typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                             const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The map of a (rows, cols) matrix with row stride cols, in device memory; as matmul_sm90.cuh says. */
+static void *map_of(void *p, int rows, int cols, bool half)
+{
+        static const char *const libs[] = { "libcuda.so.1", 0 };
+        static EncodeTiled *encode;
+        CUtensorMap map;
+        void *dev;
+        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
+        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
+
+        if (!encode && !(encode = (EncodeTiled *)symbol(libs, "cuTensorMapEncodeTiled"))) {
+                printf("no cuTensorMapEncodeTiled\n");
+                exit(4);
+        }
+        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
+                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        if (r != CUDA_SUCCESS) {
+                printf("cuTensorMapEncodeTiled: error %d for %d x %d\n", (int)r, rows, cols);
+                exit(4);
+        }
+        CUDA(cudaMalloc(&dev, sizeof map));
+        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
+        return dev;
+}
+
+typedef int BlasCreate(void **);
+typedef int BlasGemm(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
+                     const void *, void *, int, int, int, int);
+
+/* C = op(A) op(B), row-major bf16, on stream 0; false: no cuBLAS. */
+static bool blas_run(const void *a, const void *b, void *c, Problem p)
+{
+        static const char *const libs[] = { "libcublas.so.13", "libcublas.so.12", "libcublas.so", 0 };
+        static BlasGemm *gemm;
+        static void *handle;
+        static bool tried;
+        const float one = 1.f, zero = 0.f;
+        enum { BF16 = 14 /* CUDA_R_16BF */, FAST32 = 68 /* CUBLAS_COMPUTE_32F */, ANY = -1 /* CUBLAS_GEMM_DEFAULT */ };
+
+        if (!tried) {
+                BlasCreate *create = (BlasCreate *)symbol(libs, "cublasCreate_v2");
+                gemm = (BlasGemm *)symbol(libs, "cublasGemmEx");
+                tried = true;
+                if (!create || !gemm || create(&handle) != 0)
+                        handle = 0;
+        }
+        /* Column-major: Ct (N,M) = op(B)t op(A)t. */
+        return handle && gemm(handle, p.TB ? 1 : 0, p.TA ? 1 : 0, p.N, p.M, p.K, &one, b, BF16, p.TB ? p.K : p.N, a, BF16,
+                              p.TA ? p.M : p.K, &zero, c, BF16, p.N, FAST32, ANY) == 0;
+}
+
+/* ---- a problem on the device --------------------------------------------------------- */
+
+enum { GUARD = 4096 };
+
+template <class T> struct IsHalf { static constexpr bool is = false; };
+template <> struct IsHalf<f16> { static constexpr bool is = true; };
+
+struct Data { void *a, *b, *c, *map_a, *map_b; float *ws, *err; size_t ws_bytes; };
+
+template <class T>
+static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
+{
+        const long na = (long)p.M * p.K, nb = (long)p.N * p.K, nc = (long)p.M * p.N;
+        Data d;
+        CUDA(cudaMalloc(&d.a, na * 2));
+        CUDA(cudaMalloc(&d.b, nb * 2));
+        CUDA(cudaMalloc(&d.c, nc * 2 + GUARD));
+        CUDA(cudaMalloc(&d.ws, ws_bytes + GUARD));
+        CUDA(cudaMalloc(&d.err, places * sizeof(float)));
+        fill_normal<<<1024, 256>>>((T *)d.a, na, seed);
+        fill_normal<<<1024, 256>>>((T *)d.b, nb, seed + 1);
+        d.map_a = map_of(d.a, p.TA ? p.K : p.M, p.TA ? p.M : p.K, IsHalf<T>::is);
+        d.map_b = map_of(d.b, p.TB ? p.N : p.K, p.TB ? p.K : p.N, IsHalf<T>::is);
+        d.ws_bytes = ws_bytes;
+        CUDA(cudaDeviceSynchronize());
+        return d;
+}
+
+static void data_free(Data *d)
+{
+        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->map_a); cudaFree(d->map_b);
+        cudaFree(d->ws); cudaFree(d->err);
+}
+
+/* Poison the outputs, so that what is not written shows. */
+static void data_poison(const Data &d, Problem p)
+{
+        CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * 2));
+        CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * 2, 0x5a, GUARD));
+        CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
+        CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
+}
+
+static bool guard_whole(const void *p)
+{
+        static unsigned char g[GUARD];
+        CUDA(cudaMemcpy(g, p, GUARD, cudaMemcpyDeviceToHost));
+        for (int i = 0; i < GUARD; i++)
+                if (g[i] != 0x5a)
+                        return false;
+        return true;
+}
+
+/* The largest error; -1 when something wrote past the end.  *at: the first wrong place, or -1. */
+template <class T>
+static double data_check(const Data &d, Problem p, long places, unsigned seed, long *at)
+{
+        float *host = (float *)malloc(places * sizeof(float));
+        double worst = 0;
+        check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c, p, places, seed,
+                                                          d.err);
+        CUDA(cudaMemcpy(host, d.err, places * sizeof(float), cudaMemcpyDeviceToHost));
+        *at = -1;
+        for (long i = 0; i < places; i++)
+                if (!(host[i] <= 0.02) && *at < 0)
+                        *at = i;
+        for (long i = 0; i < places; i++)
+                worst = host[i] <= worst ? worst : host[i];     /* a NaN stays */
+        free(host);
+        if (!guard_whole((char *)d.c + (size_t)p.M * p.N * 2) || !guard_whole((char *)d.ws + d.ws_bytes))
+                return -1;
+        return worst;
+}
+
+/* ---- tests ------------------------------------------------------------------------------- */
+
+/* One product of 64x256x64 with given strides in the descriptor of the operand whose C side is contiguous,
+ * no ring, no asynchronous copy: A (64,64), B (64,256) [or At (64,64), Bt (256,64)], C float32. */
+template <bool TA, bool TB>
+__global__ void __launch_bounds__(128) k_probe(const bf16 *a, const bf16 *b, float *c, unsigned lbo, unsigned sbo)
+{
+        TGC_SMEM(smem);
+        float d[1][32][4];
+        float (&acc)[128] = reinterpret_cast<float (&)[128]>(d);
+        char *sb = smem + 8192;
+        const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+
+        for (int i = t; i < 64 * 64; i += 128) {
+                const int r = i / 64, x = i % 64;
+                *(bf16 *)(smem + r * 128 + ((x / 8 ^ r % 8) * 16) + x % 8 * 2) = a[i];
+        }
+        for (int i = t; i < 256 * 64; i += 128) {       /* box, row, place in the row */
+                const int box = i / 4096, r = i / 64 % 64, x = i % 64;
+                *(bf16 *)(sb + box * 8192 + r * 128 + ((x / 8 ^ r % 8) * 16) + x % 8 * 2)
+                        = TB ? b[(box * 64 + r) * 64 + x] : b[r * 256 + box * 64 + x];
+        }
+        fence_proxy_async();
+        __syncthreads();
+        wgmma_fence();
+#pragma unroll
+        for (int ks = 0; ks < 4; ks++)
+                wgmma<TA, !TB>(acc, TA ? wgmma_desc(smem + ks * 2048, lbo, sbo, SWIZZLE_128) : wgmma_desc_k128(smem + ks * 32),
+                               TB ? wgmma_desc_k128(sb + ks * 32) : wgmma_desc(sb + ks * 2048, lbo, sbo, SWIZZLE_128),
+                               ks > 0, bf16());
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_hold(acc);
+#pragma unroll
+        for (int j = 0; j < 32; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                        c[(warp * 16 + lane / 4 + e / 2 * 8) * 256 + j * 8 + lane % 4 * 2 + e % 2] = d[0][j][e];
+}
+
+template <bool TA, bool TB>
+static bool probe(unsigned lbo, unsigned sbo, double *worst)
+{
+        static bf16 a[64 * 64], b[64 * 256];
+        static float c[64 * 256];
+        void *da, *db, *dc;
+        CUDA(cudaMalloc(&da, sizeof a));
+        CUDA(cudaMalloc(&db, sizeof b));
+        CUDA(cudaMalloc(&dc, sizeof c));
+        fill_normal<<<8, 256>>>((bf16 *)da, 64 * 64, 1);
+        fill_normal<<<8, 256>>>((bf16 *)db, 64 * 256, 2);
+        CUDA(cudaMemcpy(a, da, sizeof a, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(b, db, sizeof b, cudaMemcpyDeviceToHost));
+        k_probe<TA, TB><<<1, 128, 40960>>>((const bf16 *)da, (const bf16 *)db, (float *)dc, lbo, sbo);
+        CUDA(cudaMemcpy(c, dc, sizeof c, cudaMemcpyDeviceToHost));
+        *worst = 0;
+        for (int m = 0; m < 64; m++)
+                for (int n = 0; n < 256; n++) {
+                        double s = 0;
+                        for (int k = 0; k < 64; k++)
+                                s += (double)__bfloat162float(a[TA ? k * 64 + m : m * 64 + k])
+                                   * __bfloat162float(b[TB ? n * 64 + k : k * 256 + n]);
+                        *worst = fmax(*worst, fabs(s - c[m * 256 + n]));
+                }
+        return *worst < 1e-3;
+}
+
+typedef void Launch(Args, int, cudaStream_t);
+
+struct Test {
+        const char *name;
+        bool half;
+        Path path;
+        Mode mode;
+        Problem p;
+        int area, n;            /* elements of C per tile, and launch's n */
+        Launch *launch;
+};
+
+#define STR_(x) #x
+#define STR(x) STR_(x)
+#define TEST(T, Tile, TA, TB, PATH, MODE, M, N, K, n) { \
+        #PATH " " #MODE " " STR(TA) STR(TB) " " #Tile " " #M "x" #N "x" #K " " #T, IsHalf<T>::is, PATH, MODE, \
+        { TA, TB, M, N, K }, Tile::BM * Tile::BN * Tile::CLUSTER, n, launch<T, Tile, TA, TB, PATH, MODE, 0, 0, 0> },
+#define ALL_SIDES(PATH, MODE, M, N, K, n) \
+        TEST(bf16, S128x256, 0, 1, PATH, MODE, M, N, K, n) TEST(bf16, S128x256, 0, 0, PATH, MODE, M, N, K, n) \
+        TEST(bf16, S128x256, 1, 1, PATH, MODE, M, N, K, n) TEST(bf16, S128x256, 1, 0, PATH, MODE, M, N, K, n)
+#define ONE_PATH(PATH) \
+        ALL_SIDES(PATH, TASK, 128, 256, 64, 0)                  /* one step, one tile */ \
+        ALL_SIDES(PATH, TASK, 128, 256, 192, 0)                 /* a few stages */ \
+        ALL_SIDES(PATH, TASK, 128, 256, 1024, 0)                /* the ring goes round */ \
+        ALL_SIDES(PATH, TASK, 200, 328, 200, 0)                 /* edges everywhere */ \
+        ALL_SIDES(PATH, PERSISTENT, 1000, 1032, 520, 3)         /* seven or eight tiles per block */ \
+        TEST(f16, S128x256, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x192, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x192, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S256x128, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S256x128, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x128, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x128, 0, 0, PATH, PERSISTENT, 1000, 1032, 8, 3)  /* less than a step */ \
+        TEST(bf16, S128x256, 1, 0, PATH, SPLIT, 304, 264, 1000, 5) \
+        TEST(bf16, S128x256, 1, 0, PATH, STREAM, 304, 264, 1000, 7) \
+        TEST(bf16, S128x256, 1, 0, PATH, STREAM, 768, 768, 4096, 0)
+
+static const Test tests[] = {
+        ONE_PATH(TMA)
+        ONE_PATH(COPY)
+        TEST(bf16, S128x256c, 0, 1, TMA, TASK, 256, 256, 64, 0)
+        TEST(bf16, S128x256c, 0, 1, TMA, TASK, 256, 256, 1024, 0)
+        TEST(bf16, S128x256c, 1, 0, TMA, TASK, 256, 256, 1024, 0)
+        TEST(bf16, S128x256c, 0, 1, TMA, PERSISTENT, 1100, 1032, 520, 3)        /* an odd number of tile rows */
+        TEST(bf16, S128x256c, 0, 0, TMA, PERSISTENT, 1100, 1032, 520, 3)
+        TEST(bf16, S128x192c, 0, 1, TMA, PERSISTENT, 1100, 1032, 520, 3)
+        TEST(bf16, S128x192c, 1, 0, TMA, PERSISTENT, 1100, 1032, 520, 3)
+        TEST(bf16, S128x256c, 1, 0, TMA, STREAM, 304, 264, 1000, 7)
+};
+enum { N_TESTS = sizeof tests / sizeof *tests };
+
+/* Floats in ws that any way of running needs. */
+static size_t ws_bytes(Mode mode, Problem p, int area, int n)
+{
+        const size_t tiles = ((size_t)p.M / 64 + 2) * ((size_t)p.N / 64 + 2) * 4096 / area + 4;
+        if (mode == SPLIT)
+                return (size_t)p.M * p.N * n * 4;
+        return mode == STREAM ? (tiles + (n ? n : sms)) * area * 4 : 16;
+}
+
+static Args args_of(const Data &d, Problem p, Path path)
+{
+        return { path == TMA ? d.map_a : d.a, path == TMA ? d.map_b : d.b, d.c, d.ws, p.M, p.N, p.K, 0 };
+}
+
+template <class T>
+static bool test_run(const Test *t)
+{
+        const long places = (long)t->p.M * t->p.N;
+        long at;
+        Data d = data_new<T>(t->p, ws_bytes(t->mode, t->p, t->area, t->n), places, 7);
+        data_poison(d, t->p);
+        t->launch(args_of(d, t->p, t->path), t->n, 0);
+        CUDA(cudaGetLastError());
+        const cudaError_t e = cudaDeviceSynchronize();
+        if (e != cudaSuccess) {
+                printf("FAIL  %s: %s\n", t->name, cudaGetErrorString(e));
+                return false;
+        }
+        const double worst = data_check<T>(d, t->p, places, 7, &at);
+        if (worst >= 0 && worst <= 0.02)
+                printf("ok    %s: %.1e\n", t->name, worst);
+        else if (worst < 0)
+                printf("FAIL  %s: wrote past the end\n", t->name);
+        else
+                printf("FAIL  %s: %.1e, first at row %ld column %ld\n", t->name, worst, at / t->p.N, at % t->p.N);
+        data_free(&d);
+        return worst >= 0 && worst <= 0.02;
+}
+
+static bool test_descriptors()
+{
+        double e[4];
+        probe<false, true>(8192, 1024, e);
+        probe<false, false>(8192, 1024, e + 1);
+        probe<true, true>(8192, 1024, e + 2);
+        probe<false, false>(1024, 8192, e + 3);
+        const bool ok = e[0] < 1e-3 && e[1] < 1e-3 && e[2] < 1e-3;
+        printf("%s  descriptors: largest difference K-major %.1e, B N-major %.1e (%.1e with lbo and sbo exchanged), A M-major %.1e\n",
+               ok ? "ok  " : "FAIL", e[0], e[1], e[3], e[2]);
+        return ok;
+}
+
+/* In a process of its own, at most two minutes: 0 when right. */
+static int apart(int i)
+{
+        fflush(stdout);
+        const pid_t pid = fork();
+        int status = 1;
+        if (pid == 0) {
+                cudaDeviceProp prop;
+                alarm(120);
+                CUDA(cudaGetDeviceProperties(&prop, 0));
+                sms = prop.multiProcessorCount;
+                const bool ok = i < 0 ? test_descriptors() : tests[i].half ? test_run<f16>(tests + i) : test_run<bf16>(tests + i);
+                fflush(stdout);
+                _exit(!ok);
+        }
+        if (pid < 0 || waitpid(pid, &status, 0) < 0)
+                return 1;
+        if (WIFSIGNALED(status))
+                printf("FAIL  %s: signal %d\n", i < 0 ? "descriptors" : tests[i].name, WTERMSIG(status));
+        return status;
+}
+
+static int test_all(const char *part)
+{
+        int bad = apart(-1) != 0;
+        for (int i = 0; i < N_TESTS; i++)
+                if (!part || strstr(tests[i].name, part))
+                        bad += apart(i) != 0;
+        printf("%d of %d tests failed\n", bad, N_TESTS + 1);
+        return bad;
+}
+
+/* ---- speed ---------------------------------------------------------------------------------- */
+
+struct Way { const char *name; Path path; Mode mode; int area, n; Launch *launch; int M, N, K; /* 0: any */ };
+
+#define WAY(Tile, TA, TB, PATH, MODE, n) { #PATH " " #MODE " " #Tile, PATH, MODE, Tile::BM * Tile::BN * Tile::CLUSTER, n, \
+        launch<bf16, Tile, TA, TB, PATH, MODE, 0, 0, 0>, 0, 0, 0 },
+#define LITERAL(Tile, TA, TB, MODE, M, N, K) { "COPY " #MODE " " #Tile " literal sizes", COPY, MODE, Tile::BM * Tile::BN, 0, \
+        launch<bf16, Tile, TA, TB, COPY, MODE, M, N, K>, M, N, K },
+#define WAYS(TA, TB) \
+        WAY(S128x256, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192, TA, TB, TMA, PERSISTENT, 0) \
+        WAY(S256x128, TA, TB, TMA, PERSISTENT, 0) WAY(S128x128, TA, TB, TMA, PERSISTENT, 0) \
+        WAY(S128x256c, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192c, TA, TB, TMA, PERSISTENT, 0) \
+        WAY(S128x256, TA, TB, TMA, TASK, 0) WAY(S128x256, TA, TB, COPY, PERSISTENT, 0) \
+        WAY(S128x192, TA, TB, COPY, PERSISTENT, 0) WAY(S128x128, TA, TB, COPY, PERSISTENT, 0) \
+        WAY(S128x256, TA, TB, COPY, TASK, 0)
+
+static const Way ways_01[] = { WAYS(0, 1)
+        LITERAL(S128x256, 0, 1, PERSISTENT, 32768, 2304, 768) LITERAL(S128x256, 0, 1, TASK, 32768, 2304, 768)
+        LITERAL(S128x256, 0, 1, PERSISTENT, 8192, 2048, 8192) };
+static const Way ways_00[] = { WAYS(0, 0) };
+static const Way ways_10[] = { WAYS(1, 0)
+        WAY(S128x256, 1, 0, TMA, STREAM, 0) WAY(S128x192, 1, 0, TMA, STREAM, 0) WAY(S128x128, 1, 0, TMA, STREAM, 0)
+        WAY(S128x256c, 1, 0, TMA, STREAM, 0) WAY(S128x256, 1, 0, TMA, SPLIT, 7) WAY(S128x256, 1, 0, COPY, STREAM, 0)
+        LITERAL(S128x256, 1, 0, STREAM, 2304, 768, 32768) };
+
+static const struct { const Way *way; int n; } ways[2][2] = {
+        { { ways_00, sizeof ways_00 / sizeof *ways_00 }, { ways_01, sizeof ways_01 / sizeof *ways_01 } },
+        { { ways_10, sizeof ways_10 / sizeof *ways_10 }, { 0, 0 } },
+};
+
+/* TA, TB, M, N, K: y = x Wt, dx = dy W, dW = dyt x */
+static const Problem problems[] = {
+        { 0, 1, 32768, 2304, 768 }, { 0, 1, 32768, 768, 768 }, { 0, 1, 32768, 3072, 768 }, { 0, 1, 32768, 768, 3072 },
+        { 0, 1, 8192, 50304, 768 }, { 0, 1, 8192, 8192, 2048 }, { 0, 1, 8192, 2048, 8192 }, { 0, 1, 4096, 4096, 4096 },
+        { 0, 0, 32768, 768, 2304 }, { 0, 0, 32768, 768, 768 }, { 0, 0, 32768, 768, 3072 }, { 0, 0, 32768, 3072, 768 },
+        { 0, 0, 8192, 768, 50304 }, { 0, 0, 8192, 2048, 8192 }, { 0, 0, 8192, 8192, 2048 },
+        { 1, 0, 2304, 768, 32768 }, { 1, 0, 768, 768, 32768 }, { 1, 0, 3072, 768, 32768 }, { 1, 0, 768, 3072, 32768 },
+        { 1, 0, 50304, 768, 8192 }, { 1, 0, 8192, 2048, 8192 }, { 1, 0, 2048, 8192, 8192 },
+};
+enum { N_PROBLEMS = sizeof problems / sizeof *problems, PLACES = 512, RUNS = 5, LAUNCHES = 10 };
+
+static int by_value(const void *a, const void *b)
+{
+        float x = *(const float *)a, y = *(const float *)b;
+        return x < y ? -1 : x > y;
+}
+
+/* Milliseconds per launch; way 0: cuBLAS. */
+static double time_of(const Way *w, const Data &d, Problem p)
+{
+        cudaEvent_t from, to;
+        float t[RUNS];
+        CUDA(cudaEventCreate(&from));
+        CUDA(cudaEventCreate(&to));
+        for (int r = -1; r < RUNS; r++) {
+                CUDA(cudaEventRecord(from));
+                for (int i = 0; i < LAUNCHES; i++)
+                        if (w)
+                                w->launch(args_of(d, p, w->path), w->n, 0);
+                        else
+                                blas_run(d.a, d.b, d.c, p);
+                CUDA(cudaEventRecord(to));
+                CUDA(cudaEventSynchronize(to));
+                if (r >= 0)
+                        CUDA(cudaEventElapsedTime(t + r, from, to));
+        }
+        cudaEventDestroy(from);
+        cudaEventDestroy(to);
+        qsort(t, RUNS, sizeof *t, by_value);
+        return t[RUNS / 2] / LAUNCHES;
+}
+
+/* Prints a line per way of running p; how many were wrong. */
+static int speed_of(Problem p, const char *name, unsigned seed)
+{
+        const Way *way = ways[p.TA][p.TB].way;
+        const int n = ways[p.TA][p.TB].n;
+        const double flops = 2. * p.M * p.N * p.K;
+        double ms[64], err[64];
+        size_t ws = 16;
+        int best = -1, bad = 0;
+        long at;
+
+        for (int i = 0; i < n; i++) {
+                const size_t need = ws_bytes(way[i].mode, p, way[i].area, way[i].n);
+                if (need < (size_t)4 << 30)
+                        ws = need > ws ? need : ws;
+        }
+        Data d = data_new<bf16>(p, ws, PLACES, seed);
+        for (int i = 0; i < n; i++) {
+                const Way *w = way + i;
+                ms[i] = 0;
+                if (ws_bytes(w->mode, p, w->area, w->n) > ws || (w->M && (w->M != p.M || w->N != p.N || w->K != p.K)))
+                        continue;
+                data_poison(d, p);
+                w->launch(args_of(d, p, w->path), w->n, 0);
+                CUDA(cudaGetLastError());
+                CUDA(cudaDeviceSynchronize());
+                err[i] = data_check<bf16>(d, p, PLACES, seed, &at);
+                ms[i] = time_of(w, d, p);
+                if (best < 0 || ms[i] < ms[best])
+                        best = i;
+        }
+        for (int i = 0; i < n; i++)
+                if (ms[i] > 0) {
+                        const bool ok = err[i] >= 0 && err[i] <= 0.02;
+                        printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e%s%s\n", name, way[i].name, ms[i], flops / ms[i] * 1e-9,
+                               err[i], i == best ? " *" : "", ok ? "" : "  WRONG");
+                        bad += !ok;
+                }
+        if (blas_run(d.a, d.b, d.c, p)) {
+                CUDA(cudaDeviceSynchronize());
+                const double e = data_check<bf16>(d, p, PLACES, seed, &at), t = time_of(0, d, p);
+                printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e   best of ours %.2fx\n", name, "cuBLAS", t, flops / t * 1e-9, e,
+                       t / ms[best]);
+        }
+        fflush(stdout);
+        data_free(&d);
+        return bad;
+}
+
+int main(int argc, char **argv)
+{
+        const bool test = argc < 2 || !strcmp(argv[1], "test"), speed = argc < 2 || !strcmp(argv[1], "speed");
+        const char *part = argc > 2 ? argv[2] : 0;
+        const unsigned seed = (unsigned)time(0);
+        cudaDeviceProp prop;
+        int bad = 0;
+
+        if (!test && !speed) {
+                fprintf(stderr, "usage: matmul_sm90_bench [test | speed [part of a name]]\n");
+                return 2;
+        }
+        if (test && test_all(part))             /* before this process has a context: children cannot share it */
+                return 1;
+        if (!speed)
+                return 0;
+        CUDA(cudaGetDeviceProperties(&prop, 0));
+        sms = prop.multiProcessorCount;
+        printf("%s, %d multiprocessors, seed %u\n", prop.name, sms, seed);
+        printf("%-28s %-36s\n", "TA TB shape (M x N x K)", "way, mode, tile");
+        for (int i = 0; i < N_PROBLEMS; i++) {
+                char name[64];
+                const Problem p = problems[i];
+                snprintf(name, sizeof name, "%d%d %dx%dx%d", p.TA, p.TB, p.M, p.N, p.K);
+                if (!part || strstr(name, part))
+                        bad += speed_of(p, name, seed + i);
+        }
+        return bad != 0;
+}

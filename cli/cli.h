@@ -92,6 +92,8 @@ int  manifest_word(const Plan *p, const char *key, char *out, size_t cap);      
 
 /* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */
 int  weights_import(Plan *p, const char *path, void **mem, const Say *say, Err *e);
+/* The other way, as safetensors; dtype NULL: the plan's. */
+int  weights_export(const Plan *p, const char *path, const char *dtype, Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
 

@@ -56,19 +56,26 @@ static void warn_unused(const Say *s, const char *path, const WeightReport *r)
                 say(s, "%s: has nothing for the parameter %s\n", path, r->absent[i]);
 }
 
-static int import(Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
+/* The parameters as they lie in the section; malloc'd. */
+static WeightParam *in_section(const Manifest *m, char *mem)
 {
         static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
-        WeightReport report = { 0 };
-        if (!p)
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
-        for (int i = 0; i < m->n_params; i++) {
+        for (int i = 0; i < m->n_params && p; i++) {
                 const Param *from = &m->param[i];
                 p[i] = (WeightParam){ .name = from->name, .dtype = dtype[m->dtype], .rank = from->n_dims,
                                       .data = mem + from->offset * store_size(m->dtype) };
                 memcpy(p[i].dim, from->dim, sizeof from->dim);
         }
+        return p;
+}
+
+static int import(Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
+{
+        WeightParam *p = in_section(m, mem);
+        WeightReport report = { 0 };
+        if (!p)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
         WeightSet set = { .n = m->n_params, .param = p };
         int code = weight_map_import(map, ck, &set, &report, e);
         if (!code)
@@ -118,6 +125,32 @@ int weights_import(Plan *p, const char *path, void **mem, const Say *talk, Err *
         char *trained = file_is_dir(path) ? file_join(path, "ckpt.safetensors") : NULL;
         code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
         free(trained);
+        manifest_free(&m);
+        return code;
+}
+
+int weights_export(const Plan *p, const char *path, const char *dtype, Err *e)
+{
+        static const StMeta meta[] = { { "format", "pt" } };
+        const Section *s = plan_find(p, "manifest"), *w = plan_find(p, "weights");
+        WeightMap *map = NULL;
+        Manifest m;
+        int code = s && w ? manifest_parse(&m, s->data, s->size, e) : err_set(e, TGC_USAGE, "the plan has no weights");
+        if (code)
+                return code;
+        char *text = manifest_map(p);
+        WeightParam *param = in_section(&m, (char *)w->data);   /* export does not write there */
+        WeightSet set = { .n = m.n_params, .param = param };
+        if (!text || !param)
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        else if (w->size < m.n_all * store_size(m.dtype))
+                code = err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, the parameters need %llu", w->size,
+                               (unsigned long long)(m.n_all * store_size(m.dtype)));
+        else if (!(code = weight_map_parse(&map, text, "manifest", e)))
+                code = weight_map_export(map, &set, ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path, meta, 1, e);
+        weight_map_free(map);
+        free(param);
+        free(text);
         manifest_free(&m);
         return code;
 }

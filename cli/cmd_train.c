@@ -1,0 +1,238 @@
+/* cmd_train.c: tgc train: the loop.
+ *
+ * Two steps are under way at a time.  Before anything that looks at the weights (a
+ * validation, a checkpoint, the end) both are waited for. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/ck_tensor.h"
+#include "train.h"
+
+/* ---- saving ---- */
+
+static int save(Train *t, bool improved, Err *e)
+{
+        char *state = train_path(t, "state.safetensors"), *ckpt = train_path(t, "ckpt.safetensors");
+        int code = state && ckpt ? state_save(t->s, state, &t->state, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
+                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
+        free(state);
+        free(ckpt);
+        return code;
+}
+
+/* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
+static int save_plan(Train *t, Err *e)
+{
+        char *path = train_path(t, "model.plan");
+        void *mem = NULL;
+        int code = path ? plan_take_weights(&t->l.plan, t->s, &mem, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code)
+                code = plan_write(&t->l.plan, path, e);
+        plan_remove(&t->l.plan, "weights");
+        free(mem);
+        free(path);
+        return code;
+}
+
+/* What clipping made of the gradients; the update reads them unclipped. */
+static int save_grads(Train *t, Err *e)
+{
+        double clip = opt_num(t->a, O_CLIP), norm = t->last.grad_norm;
+        double scale = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1;
+        return export_params(t->s, &t->l.plan, opt_str(t->a, O_GRADS_OUT), EXPORT_GRADS, CK_F32, scale, e);
+}
+
+/* ---- talk ---- */
+
+static double tokens_per_second(const Train *t, int64_t done)
+{
+        double s = clock_s() - t->began;
+        return s > 0 ? (double)(done - t->first) * t->B * t->T * t->n_micro / s : 0;
+}
+
+static int log_step(Train *t, int64_t step, double val, Err *e)
+{
+        const TrainResult *r = &t->last;
+        double lr = schedule_lr(&t->schedule, step), rate = tokens_per_second(t, step + 1);
+        char n[32];
+        if (t->csv) {
+                fprintf(t->csv, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step, lr, r->loss, r->aux_loss, r->grad_norm);
+                if (fprintf(t->csv, isnan(val) ? "\n" : "%.8f\n", val) < 0 || fflush(t->csv))
+                        return err_set(e, TGC_IO, "%s: cannot be written", opt_str(t->a, O_LOG_CSV));
+        }
+        text_count_si(n, sizeof n, rate);
+        if (t->talk.tty) {
+                double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T * t->n_micro / rate : 0;
+                say_bar(&t->talk, (double)(step + 1) / t->max_steps, "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left",
+                        (long long)step + 1, t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60, (int)left % 60);
+        } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first || step + 1 == t->max_steps) {
+                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n", (long long)step, r->loss, lr, r->grad_norm, n);
+        }
+        if (!isnan(val)) {
+                say_bar_end(&t->talk);
+                say(&t->talk, "step %lld: validation loss %.4f\n", (long long)step, val);
+        }
+        return TGC_OK;
+}
+
+/* ---- steps ---- */
+
+static int begin_step(Train *t, int64_t step, Err *e)
+{
+        const Args *a = t->a;
+        size_t n = (size_t)t->B * (size_t)t->T;
+        for (int m = 0; m < t->n_micro; m++)
+                windows_fill(&t->train, step, m, t->n_micro, t->B, t->x + n * (size_t)m, t->y + n * (size_t)m);
+        TrainStep in = {
+                .B = t->B, .T = t->T, .n_micro = t->n_micro, .ids = t->x, .targets = t->y,
+                .lr = schedule_lr(&t->schedule, step), .beta1 = opt_num(a, O_BETA1), .beta2 = opt_num(a, O_BETA2),
+                .eps = opt_num(a, O_EPS), .weight_decay = opt_num(a, O_WEIGHT_DECAY), .clip = opt_num(a, O_CLIP),
+                .step = (int)step
+        };
+        return session_train_begin(t->s, &in, e);
+}
+
+/* A step whose gradient is not finite changed nothing; too many of them end the run. */
+static int end_step(Train *t, Err *e)
+{
+        int code = session_train_end(t->s, &t->last, e);
+        if (code)
+                return code;
+        t->skipped = t->last.bad ? t->skipped + 1 : 0;
+        if (t->last.bad)
+                say(&t->talk, "step %lld: loss %g, gradient norm %g: not finite, step skipped\n", (long long)t->state.step,
+                    t->last.loss, t->last.grad_norm);
+        t->state.step++;
+        if (t->skipped > opt_int(t->a, O_MAX_SKIPS))
+                return err_set(e, TGC_NON_FINITE, "step %lld: the gradient was not finite %d steps in a row (--max_skips %d); the "
+                               "last checkpoint in %s was left as it is; try a smaller --learning_rate",
+                               (long long)t->state.step - 1, t->skipped, opt_int(t->a, O_MAX_SKIPS), opt_str(t->a, O_OUT_DIR));
+        return TGC_OK;
+}
+
+/* Always the same windows, so that validations compare. */
+static int validate(Train *t, double *mean, Err *e)
+{
+        double sum = 0, loss;
+        uint64_t n, counted = 0;
+        int code = TGC_OK;
+        for (int i = 0; i < opt_int(t->a, O_EVAL_ITERS) && !code; i++) {
+                windows_fill(&t->val, i, 0, 1, t->B, t->x, t->y);
+                if (!(code = session_eval(t->s, t->x, t->y, t->B, t->T, &loss, &n, e))) {
+                        sum += loss * (double)n;
+                        counted += n;
+                }
+        }
+        *mean = counted ? sum / (double)counted : NAN;
+        return code;
+}
+
+static bool is_boundary(const Train *t, int64_t step)
+{
+        return (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps
+            || (step == t->first && opt_str(t->a, O_GRADS_OUT));
+}
+
+/* The last step before a boundary is done: look at the weights, then keep them. */
+static int at_boundary(Train *t, int64_t step, Err *e)
+{
+        double val = NAN;
+        bool improved = false;
+        int code = TGC_OK;
+        if (step == t->first && opt_str(t->a, O_GRADS_OUT) && (code = save_grads(t, e)))
+                return code;
+        bool due = (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps;
+        if (due && t->val.T && (code = validate(t, &val, e)))
+                return code;
+        if (due && !isnan(val)) {
+                t->last_val = val;
+                improved = val < t->state.best;
+                t->state.best = improved ? val : t->state.best;
+        }
+        if ((code = log_step(t, step, val, e)))
+                return code;
+        return due && !t->skipped ? save(t, improved, e) : TGC_OK;
+}
+
+/* Wait until at most `keep` steps are under way. */
+static int drain(Train *t, int64_t begun, int keep, bool boundary, Err *e)
+{
+        int code = TGC_OK;
+        while (begun - t->state.step > keep && !code) {
+                int64_t step = t->state.step;
+                if (!(code = end_step(t, e)))
+                        code = boundary && step + 1 == begun ? at_boundary(t, step, e) : log_step(t, step, NAN, e);
+        }
+        return code;
+}
+
+static int loop(Train *t, Err *e)
+{
+        int64_t step = t->state.step;
+        int code = TGC_OK;
+        while (step < t->max_steps && !signal_seen() && !code) {
+                bool boundary = is_boundary(t, step);
+                if ((code = begin_step(t, step, e)))
+                        return code;
+                step++;
+                code = drain(t, step, boundary ? 0 : 1, boundary, e);
+        }
+        return code ? code : drain(t, step, 0, false, e);
+}
+
+static int report(const Train *t, double seconds, Err *e)
+{
+        char n[32];
+        double rate = seconds > 0 ? (double)(t->state.step - t->first) * t->B * t->T * t->n_micro / seconds : 0;
+        if (!opt_flag(t->a, O_JSON)) {
+                say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n", opt_str(t->a, O_OUT_DIR),
+                    (long long)t->state.step, t->last.loss, seconds, text_count_si(n, sizeof n, rate),
+                    dev_name(session_device(t->s)));
+                return TGC_OK;
+        }
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "out_dir", opt_str(t->a, O_OUT_DIR));
+        cJSON_AddNumberToObject(o, "steps", (double)t->state.step);
+        cJSON_AddNumberToObject(o, "loss_nats_per_token", t->last.loss);
+        if (!isnan(t->last_val))
+                cJSON_AddNumberToObject(o, "val_loss_nats_per_token", t->last_val);
+        cJSON_AddNumberToObject(o, "tokens_per_s", rate);
+        cJSON_AddNumberToObject(o, "seconds", seconds);
+        cJSON_AddStringToObject(o, "device", dev_name(session_device(t->s)));
+        return json_print(o, e);
+}
+
+static int train(Train *t, Err *e)
+{
+        char n[32];
+        say(&t->talk, "%s: %s parameters, %d tokens of data, batches of %d x %d x %d, steps %d to %d\n",
+            dev_name(session_device(t->s)), text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all), t->n_ids,
+            t->n_micro, t->B, t->T, t->first, t->max_steps);
+        signals_defer();
+        t->began = clock_s();
+        int code = loop(t, e);
+        say_bar_end(&t->talk);
+        if (code)
+                return code;
+        double seconds = clock_s() - t->began;
+        if (signal_seen()) {
+                if (t->skipped)
+                        say(&t->talk, "interrupted; nothing saved, as the last step was not finite\n");
+                else if ((code = save(t, false, e)))
+                        return code;
+                say(&t->talk, "interrupted after step %lld; go on with --resume\n", (long long)t->state.step);
+                return 128 + signal_seen();
+        }
+        return (code = save_plan(t, e)) ? code : report(t, seconds, e);
+}
+
+int cmd_train(const Args *a, Err *e)
+{
+        Train t;
+        int code = train_open(&t, a, e);
+        if (!code)
+                code = train(&t, e);
+        train_close(&t);
+        return code;
+}

@@ -1,0 +1,251 @@
+/* state.c: a session's parameters, moments and gradients in and out of files. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "../runtime/weight_map.h"
+#include "work.h"
+
+int make_folder(const char *path, Err *e)
+{
+        char part[4096];
+        if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+                return err_set(e, TGC_USAGE, "%.60s...: the path is too long", path);
+        for (char *s = part + 1; ; s++)
+                if (*s == '/' || !*s) {
+                        char end = *s;
+                        *s = 0;
+                        if (mkdir(part, 0777) && errno != EEXIST)
+                                return err_set(e, TGC_IO, "%s: %s", part, strerror(errno));
+                        *s = end;
+                        if (!end)
+                                return TGC_OK;
+                }
+}
+
+static uint64_t largest(const Manifest *m)
+{
+        uint64_t n = 1;
+        for (int i = 0; i < m->n_params; i++)
+                n = m->param[i].count > n ? m->param[i].count : n;
+        return n;
+}
+
+/* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v ---- */
+
+static const struct { const char *prefix; Part part; } kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
+
+static bool stored(const Param *p, int k)
+{
+        return k == 0 || p->trainable;
+}
+
+static int read_part(Session *s, int k, int param, float *x, Err *e)
+{
+        return k ? session_part_read(s, kind[k].part, param, x, e) : session_param_get(s, param, x, e);
+}
+
+/* The list of tensors; names are malloc'd.  which[i] = 3 * parameter + kind. */
+static int list_tensors(const Manifest *m, CkTensor *t, int *which, int *n, Err *e)
+{
+        *n = 0;
+        for (int i = 0; i < m->n_params; i++)
+                for (int k = 0; k < 3; k++) {
+                        const Param *p = &m->param[i];
+                        size_t len = strlen(p->name) + 3;
+                        char *name;
+                        if (!stored(p, k))
+                                continue;
+                        if (!(name = malloc(len)))
+                                return err_set(e, TGC_NO_MEMORY, "no memory for the names of parameters");
+                        snprintf(name, len, "%s.%s", kind[k].prefix, p->name);
+                        t[*n] = (CkTensor){ .name = name, .dtype = CK_F32, .rank = p->n_dims, .bytes = p->count * 4 };
+                        memcpy(t[*n].dim, p->dim, sizeof p->dim);
+                        which[(*n)++] = 3 * i + k;
+                }
+        return TGC_OK;
+}
+
+static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, const int *which, int n, float *x, Err *e)
+{
+        const int *order = safetensors_out_order(out);
+        int code = TGC_OK;
+        for (int i = 0; i < n && !code; i++)
+                if (!(code = read_part(s, which[order[i]] % 3, which[order[i]] / 3, x, e)))
+                        code = safetensors_out_write(out, x, t[order[i]].bytes, e);
+        return code;
+}
+
+int state_save(Session *s, const char *path, const TrainState *st, Err *e)
+{
+        const Manifest *m = session_manifest(s);
+        size_t room = (size_t)m->n_params * 3 + 1;
+        CkTensor *t = calloc(room, sizeof *t);
+        int *which = calloc(room, sizeof *which), n = 0;
+        float *x = malloc(largest(m) * sizeof *x);
+        char text[4][40];
+        SafetensorsOut *out = NULL;
+        snprintf(text[0], sizeof text[0], "%lld", (long long)st->step);
+        snprintf(text[1], sizeof text[1], "%.17g", st->best);
+        snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)st->seed);
+        snprintf(text[3], sizeof text[3], "%lld", (long long)st->tokens);
+        StMeta meta[] = { { "best", text[1] }, { "seed", text[2] }, { "step", text[0] }, { "tokens", text[3] } };
+        int code = t && which && x ? list_tensors(m, t, which, &n, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        if (!code && !(code = safetensors_out_open(&out, path, t, n, meta, 4, e))) {
+                code = write_tensors(s, out, t, which, n, x, e);
+                if (code)
+                        safetensors_out_abort(out);
+                else
+                        code = safetensors_out_commit(out, e);
+        }
+        for (int i = 0; t && i < n; i++)
+                free((char *)t[i].name);
+        free(t);
+        free(which);
+        free(x);
+        return code;
+}
+
+static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x, Err *e)
+{
+        const Param *p = &session_manifest(s)->param[param];
+        char name[512];
+        snprintf(name, sizeof name, "%s.%s", kind[k].prefix, p->name);
+        const CkTensor *t = checkpoint_find(ck, name);
+        if (!t)
+                return err_set(e, TGC_BAD_FILE, "%s: has no tensor %.200s; was it made with another model?",
+                               checkpoint_path(ck), name);
+        if (t->dtype != CK_F32 || t->bytes != p->count * 4)
+                return err_set(e, TGC_BAD_FILE, "%s: %.200s has %zu bytes of %s, the model %llu of F32", checkpoint_path(ck),
+                               name, t->bytes, ck_dtype_name(t->dtype), (unsigned long long)p->count * 4);
+        memcpy(x, t->data, t->bytes);           /* the file's data need not be aligned */
+        return k ? session_part_write(s, kind[k].part, param, x, e) : session_param_set(s, param, x, e);
+}
+
+static const char *meta_of(const Checkpoint *ck, const char *key)
+{
+        const char *v = checkpoint_meta(ck, key);
+        return v ? v : "";
+}
+
+static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
+{
+        char *end;
+        st->step = strtoll(meta_of(ck, "step"), &end, 10);
+        if (*end || end == meta_of(ck, "step") || st->step < 0 || st->step > INT32_MAX)
+                return err_set(e, TGC_BAD_FILE, "%s: the metadata has no step; not a state of training", checkpoint_path(ck));
+        st->best = strtod(meta_of(ck, "best"), NULL);
+        st->seed = strtoull(meta_of(ck, "seed"), NULL, 10);
+        st->tokens = strtoll(meta_of(ck, "tokens"), NULL, 10);
+        return TGC_OK;
+}
+
+int state_load(Session *s, const char *path, TrainState *st, Err *e)
+{
+        const Manifest *m = session_manifest(s);
+        Checkpoint *ck;
+        int code = checkpoint_open(&ck, path, e);
+        if (code)
+                return code;
+        float *x = malloc(largest(m) * sizeof *x);
+        code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        for (int i = 0; i < m->n_params && !code; i++)
+                for (int k = 0; k < 3 && !code; k++)
+                        if (stored(&m->param[i], k))
+                                code = restore(s, ck, k, i, x, e);
+        free(x);
+        checkpoint_close(ck);
+        return code;
+}
+
+/* ---- by checkpoint names: parameters pass through one buffer ---- */
+
+typedef struct Pass { Session *s; ExportWhat what; double scale; float *x; bool import; } Pass;
+
+static int pass_begin(void *ctx, int i, void **data, Err *e)
+{
+        Pass *p = ctx;
+        const Param *q = &session_manifest(p->s)->param[i];
+        int code = TGC_OK;
+        *data = p->x;
+        if (p->import)
+                return TGC_OK;
+        if (p->what == EXPORT_WEIGHTS)
+                code = session_param_get(p->s, i, p->x, e);
+        else if (session_part_size(p->s, PART_GRAD, i))
+                code = session_part_read(p->s, PART_GRAD, i, p->x, e);
+        else
+                memset(p->x, 0, q->count * sizeof *p->x);       /* frozen */
+        for (uint64_t k = 0; k < q->count && p->scale != 1; k++)
+                p->x[k] = (float)(p->x[k] * p->scale);
+        return code;
+}
+
+static int pass_end(void *ctx, int i, bool ok, Err *e)
+{
+        Pass *p = ctx;
+        return p->import && ok ? session_param_set(p->s, i, p->x, e) : TGC_OK;
+}
+
+static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkpoint *from, int dtype, Err *e)
+{
+        const Manifest *m = session_manifest(pass->s);
+        WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
+        WeightMap *map = NULL;
+        char *text = manifest_map(plan);
+        pass->x = malloc(largest(m) * sizeof *pass->x);
+        int code = p && text && pass->x ? weight_map_parse(&map, text, "manifest", e)
+                                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        for (int i = 0; i < m->n_params && p; i++) {
+                p[i] = (WeightParam){ .name = m->param[i].name, .dtype = CK_F32, .rank = m->param[i].n_dims };
+                memcpy(p[i].dim, m->param[i].dim, sizeof p[i].dim);
+        }
+        WeightSet set = { m->n_params, p, pass, pass_begin, pass_end };
+        static const StMeta meta[] = { { "format", "pt" } };
+        if (!code)
+                code = from ? weight_map_import(map, from, &set, NULL, e)
+                            : weight_map_export(map, &set, dtype, path, meta, 1, e);
+        weight_map_free(map);
+        free(text);
+        free(pass->x);
+        free(p);
+        return code;
+}
+
+int export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype, double scale, Err *e)
+{
+        Pass pass = { .s = s, .what = what, .scale = scale };
+        return run_pass(&pass, p, path, NULL, ck_dtype, e);
+}
+
+int import_params(Session *s, const Plan *p, const char *path, Err *e)
+{
+        Pass pass = { .s = s, .import = true };
+        Checkpoint *ck;
+        char inside[4400];
+        struct stat st;
+        snprintf(inside, sizeof inside, "%s/ckpt.safetensors", path);   /* a folder that training left */
+        int code = checkpoint_open(&ck, stat(inside, &st) ? path : inside, e);
+        if (code)
+                return code;
+        code = run_pass(&pass, p, path, ck, CK_F32, e);
+        checkpoint_close(ck);
+        return code;
+}
+
+/* ---- into a plan ---- */
+
+int plan_take_weights(Plan *p, Session *s, void **mem, Err *e)
+{
+        const Manifest *m = session_manifest(s);
+        const Program *g = session_program(s);
+        int w = program_arena(g, "w"), code = TGC_OK;
+        size_t size = w < 0 ? 0 : (size_t)g->arena[w].size;
+        *mem = size ? aligned_alloc(4096, (size + 4095) / 4096 * 4096) : NULL;
+        if (!*mem)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %.3f GB of weights", (double)size / 1e9);
+        memset(*mem, 0, size);
+        for (int i = 0; i < m->n_params && !code; i++)
+                code = session_part_read(s, PART_WEIGHT, i, (char *)*mem + m->param[i].offset * store_size(m->dtype), e);
+        return code ? code : plan_add(p, "weights", *mem, size, e);
+}

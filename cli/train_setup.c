@@ -1,0 +1,286 @@
+/* train_setup.c: data, tokenizer, plan, session, and an earlier run's state. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/file.h"
+#include "train.h"
+
+char *train_path(const Train *t, const char *name)
+{
+        return file_join(opt_str(t->a, O_OUT_DIR), name);
+}
+
+static bool is_bin(const char *path)
+{
+        size_t n = strlen(path);
+        return n > 4 && !strcmp(path + n - 4, ".bin");
+}
+
+/* ---- offsets ---- */
+
+static int open_offsets(Train *t, Err *e)
+{
+        const char *path = opt_str(t->a, O_BATCH_OFFSETS);
+        Npy *o = &t->offsets;
+        int code;
+        if (!path)
+                return TGC_OK;
+        if ((code = npy_open(o, path, e)))
+                return code;
+        if (o->dtype != CK_I64 || o->rank != 3)
+                return err_set(e, TGC_BAD_FILE, "%s: rank %d of %s; int64 [steps, accumulation, batch] is wanted", path,
+                               o->rank, ck_dtype_name(o->dtype));
+        if (!o->count || o->dim[1] > 1 << 20 || o->dim[2] > 256 || o->dim[0] > 1 << 30)
+                return err_set(e, TGC_BAD_FILE, "%s: %lld steps of %lld x %lld windows", path, (long long)o->dim[0],
+                               (long long)o->dim[1], (long long)o->dim[2]);
+        if (opt_set(t->a, O_BATCH) && opt_int(t->a, O_BATCH) != o->dim[2])
+                return err_set(e, TGC_USAGE, "--batch_size %d: %s has %lld windows", opt_int(t->a, O_BATCH), path,
+                               (long long)o->dim[2]);
+        if (opt_set(t->a, O_ACCUM) && opt_int(t->a, O_ACCUM) != o->dim[1])
+                return err_set(e, TGC_USAGE, "--gradient_accumulation_steps %d: %s has %lld", opt_int(t->a, O_ACCUM), path,
+                               (long long)o->dim[1]);
+        if (opt_set(t->a, O_MAX_ITERS) && opt_int(t->a, O_MAX_ITERS) > o->dim[0])
+                return err_set(e, TGC_USAGE, "--max_iters %d: %s has %lld steps", opt_int(t->a, O_MAX_ITERS), path,
+                               (long long)o->dim[0]);
+        return TGC_OK;
+}
+
+static int check_offsets(const Train *t, Err *e)
+{
+        const Npy *o = &t->offsets;
+        for (int64_t i = 0; i < o->count; i++)
+                if (o->u.i64[i] < 0 || o->u.i64[i] > (int64_t)t->n_ids - t->T - 1)
+                        return err_set(e, TGC_BAD_FILE, "%s: offset %lld at %lld; a window of %d in %d tokens begins at 0 to %lld",
+                                       opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i], (long long)i, t->T, t->n_ids,
+                                       (long long)t->n_ids - t->T - 1);
+        return TGC_OK;
+}
+
+/* ---- the plan ---- */
+
+/* The vocabulary of the data, unless the model comes with a tokenizer or one is named. */
+static int data_tokenizer(const Train *t, ModelKind kind, const char *path, Tokenizer **tok, Err *e)
+{
+        const char *spec = opt_str(t->a, O_TOKENIZER), *data = opt_str(t->a, O_DATA);
+        bool own = kind == MODEL_HF || kind == MODEL_LLAMA2C;
+        char *text;
+        size_t n;
+        *tok = NULL;
+        if (is_bin(data) || (spec && strcmp(spec, "char")))
+                return TGC_OK;
+        if (!spec && own) {
+                int code = tokenizer_for(tok, NULL, path, kind, 0, e);
+                if (code || *tok)
+                        return code;
+        }
+        if (!spec && kind == MODEL_PLAN) {
+                Plan p;
+                int code = plan_open(&p, path, e);
+                if (code)
+                        return code;
+                bool has = plan_find(&p, "tokenizer");
+                plan_close(&p);
+                if (has)
+                        return TGC_OK;
+        }
+        int code = file_read_text(data, TOK_MAX_TEXT, &text, &n, e);
+        if (code)
+                return code;
+        Err inner;
+        if ((code = tokenizer_from_text(tok, text, n, &inner)))
+                err_set(e, code, "%s: %s", data, inner.msg);
+        else
+                say(&t->talk, "%s: %d different characters are the vocabulary\n", data, tokenizer_vocab(*tok));
+        free(text);
+        return code;
+}
+
+static bool has_weights(const char *dir)
+{
+        char *one = file_join(dir, "model.safetensors"), *many = file_join(dir, "model.safetensors.index.json");
+        bool yes = (one && file_exists(one)) || (many && file_exists(many));
+        free(one);
+        free(many);
+        return yes;
+}
+
+/* Weights go into the session in float32, past the plan's rounding. */
+static int open_plan(Train *t, Err *e)
+{
+        const char *init = opt_str(t->a, O_INIT_FROM);
+        char path[4400];
+        ModelKind kind;
+        Args a = *t->a;
+        LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
+        int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
+        if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
+                return code;
+        if (t->offsets.rank)
+                a.v[O_BATCH].i = t->offsets.dim[2];
+        if ((code = load(&t->l, &a, &how, e)))
+                return code;
+        if (!init && ((kind == MODEL_HF && has_weights(path)) || kind == MODEL_LLAMA2C))
+                init = path;
+        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed, e)))
+                return code;
+        return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
+}
+
+/* ---- data ---- */
+
+static int read_bin(Train *t, const char *path, int vocab, Err *e)
+{
+        FileMap m;
+        int code = file_map(&m, path, e);
+        if (code)
+                return code;
+        if (m.size % 2 || m.size / 2 > INT32_MAX) {
+                code = err_set(e, TGC_BAD_FILE, "%s: %zu bytes are no list of uint16", path, m.size);
+        } else if (!(t->ids = malloc(m.size * 2 + 1))) {
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        } else {
+                const unsigned char *b = m.data;
+                t->n_ids = (int)(m.size / 2);
+                for (int i = 0; i < t->n_ids && !code; i++)
+                        if ((t->ids[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
+                                code = err_set(e, TGC_BAD_FILE, "%s: id %d at %d, the vocabulary is %d", path, t->ids[i], i, vocab);
+        }
+        file_unmap(&m);
+        return code;
+}
+
+static int read_data(Train *t, Err *e)
+{
+        const char *path = opt_str(t->a, O_DATA);
+        int vocab = session_manifest(t->s)->vocab, code;
+        code = is_bin(path) ? read_bin(t, path, vocab, e) : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
+        if (!code && t->n_ids < t->T + 1)
+                code = err_set(e, TGC_BAD_FILE, "%s: %d tokens; a window of %d and its targets need %d", path, t->n_ids, t->T,
+                               t->T + 1);
+        return code;
+}
+
+/* The end of the stream is kept for validation, unless offsets say what is read. */
+static void split(Train *t)
+{
+        int64_t n = t->n_ids, val = t->offsets.rank ? 0 : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
+        if (n - val < t->T + 1)
+                val = 0;
+        t->train = (Windows){ t->ids, 0, n - val, t->T, t->state.seed, t->offsets.rank ? t->offsets.u.i64 : NULL };
+        t->val = (Windows){ t->ids, n - val, n, t->T, 0x76616c, NULL };
+        if (val < t->T + 1 || !opt_int(t->a, O_EVAL_ITERS) || !session_has(t->s, "eval")) {
+                if (val && opt_int(t->a, O_EVAL_ITERS))
+                        say(&t->talk, "no validation: %lld tokens are kept for it, a window needs %d\n", (long long)val, t->T + 1);
+                t->val.T = 0;
+        }
+}
+
+/* ---- settings ---- */
+
+static int settings(Train *t, Err *e)
+{
+        const Prog *step = program_find(session_program(t->s), "step");
+        const Args *a = t->a;
+        const Npy *o = &t->offsets;
+        if (!step)
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no program step; compile with --mode train", a->pos[0]);
+        t->B = o->rank ? (int)o->dim[2] : opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : step->B;
+        t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;
+        t->n_micro = o->rank ? (int)o->dim[1] : opt_int(a, O_ACCUM);
+        t->max_steps = o->rank && !opt_set(a, O_MAX_ITERS) ? (int)o->dim[0] : opt_int(a, O_MAX_ITERS);
+        if (t->B > step->B || t->T > step->T)
+                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for up to %d x %d; compile with "
+                               "--batch-size %d --block-size %d", t->B, t->T, step->B, step->T, t->B, t->T);
+        t->schedule = (Schedule){
+                .lr = opt_num(a, O_LR), .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
+                .warmup = opt_int(a, O_WARMUP), .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
+                .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank
+        };
+        size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
+        t->x = malloc(n * sizeof *t->x);
+        t->y = malloc(n * sizeof *t->y);
+        return t->x && t->y ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+}
+
+static int resume(Train *t, Err *e)
+{
+        char *path = train_path(t, "state.safetensors");
+        int code = TGC_OK, tokens = t->n_ids;
+        uint64_t seed = t->state.seed;
+        if (!path)
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!file_exists(path))
+                code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
+        else if (!(code = state_load(t->s, path, &t->state, e))) {
+                if (t->state.tokens != tokens)
+                        code = err_set(e, TGC_BAD_FILE, "%s: the run before had %lld tokens of data, %s has %d", path,
+                                       (long long)t->state.tokens, opt_str(t->a, O_DATA), tokens);
+                else if (t->state.seed != seed)
+                        code = err_set(e, TGC_USAGE, "--seed %llu: the run before had --seed %llu", (unsigned long long)seed,
+                                       (unsigned long long)t->state.seed);
+        }
+        free(path);
+        return code;
+}
+
+/* Lines of steps that will be done again go. */
+static int open_csv(Train *t, Err *e)
+{
+        const char *path = opt_str(t->a, O_LOG_CSV);
+        char *old = NULL;
+        size_t n = 0, keep = 0;
+        int code = TGC_OK;
+        if (!path)
+                return TGC_OK;
+        if (t->state.step && file_exists(path) && (code = file_read_text(path, 1 << 30, &old, &n, e)))
+                return code;
+        while (keep < n) {
+                const char *line = old + keep;
+                const char *eol = memchr(line, '\n', n - keep);
+                if (!eol || (*line >= '0' && *line <= '9' && strtoll(line, NULL, 10) >= t->state.step))
+                        break;
+                keep += (size_t)(eol - line) + 1;
+        }
+        if (!(t->csv = fopen(path, "w")))
+                code = err_set(e, TGC_IO, "%s: cannot be written", path);
+        else if (keep)
+                fwrite(old, 1, keep, t->csv);
+        else
+                fprintf(t->csv, "step,lr,loss,aux_loss,grad_norm,val_loss\n");
+        free(old);
+        return code;
+}
+
+int train_open(Train *t, const Args *a, Err *e)
+{
+        int code;
+        *t = (Train){ .a = a, .talk = say_new(a), .last_val = NAN };
+        t->state.seed = (uint64_t)a->v[O_TRAIN_SEED].i;
+        t->state.best = INFINITY;
+        if (!opt_str(a, O_DATA))
+                return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
+        if (!file_exists(opt_str(a, O_DATA)))
+                return err_set(e, TGC_IO, "%s: no such file", opt_str(a, O_DATA));
+        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) || (code = read_data(t, e))
+            || (code = check_offsets(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)))
+                return code;
+        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
+                return code;
+        t->state.tokens = t->n_ids;
+        t->first = (int)t->state.step;
+        split(t);
+        return open_csv(t, e);
+}
+
+void train_close(Train *t)
+{
+        if (t->csv)
+                fclose(t->csv);
+        session_close(t->s);
+        loaded_free(&t->l);
+        npy_close(&t->offsets);
+        free(t->ids);
+        free(t->x);
+        free(t->y);
+        *t = (Train){ 0 };
+}

@@ -9,6 +9,10 @@ return {
         qwen3 = "llama", Qwen3ForCausalLM = "llama",
         phi3 = "llama", Phi3ForCausalLM = "llama",
         llama2c = "llama",
+        gemma2 = "gemma2", Gemma2ForCausalLM = "gemma2",
+        gpt_neox = "gpt_neox", GPTNeoXForCausalLM = "gpt_neox",
+        falcon = "falcon", FalconForCausalLM = "falcon",
+        mpt = "mpt", MptForCausalLM = "mpt", MPTForCausalLM = "mpt",
         mixtral = "moe", MixtralForCausalLM = "moe",
         qwen3_moe = "moe", Qwen3MoeForCausalLM = "moe",
 }

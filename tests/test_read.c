@@ -136,6 +136,12 @@ static const struct { const char *path; Defines tiny; int64_t count; } all[] = {
         { "models/naive_gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } }, 819532 },
         { "models/naive_moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } }, 481981631 },
         { "models/lhk_gpt.lua", { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } }, 0 },
+        { "models/gemma2.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
+                                   "n_ff=24" } }, 2614341888 },
+        { "models/gpt_neox.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24" } }, 162322944 },
+        { "models/falcon.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24", "bias=true",
+                                   "n_kv_head=2", "new_decoder=true", "n_norm=2" } }, 6921720704 },
+        { "models/mpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=6", "n_embd=48" } }, 6649286656 },
         { "models/tinylm.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32" } }, 0 },
 };
 enum { N_ALL = sizeof all / sizeof *all };
@@ -282,6 +288,7 @@ TEST(passes_take_every_model)
                 run_passes(m, all[i].path);
                 for (Ref r = 1; r < m->graph->n_nodes; r++)
                         fused |= m->graph->node[r].op == OP_LINEAR_CE;
+                fused |= strstr(all[i].path, "gemma2") != NULL;         /* its logits pass a tanh */
                 CHECK_MSG(fused, "%s: the loss was not fused", all[i].path);
                 model_free(m);
         }
@@ -392,14 +399,14 @@ static int read_ids(const char *path, const char *key, double *out, int most)
 
 static void check_family(const char *name)
 {
-        static const Defines no_dropout = { { "dropout=0" } };
+        static const Defines no_dropout = { { "dropout=0" } };  /* gpt2's configuration has some */
         char path[256];
         double ids[64], worst = 0;
         NEED_DATA();
         snprintf(path, sizeof path, DATA "families/%s", name);
         if (!file_is_dir(path))
                 SKIP("no such family in the data");
-        Loaded l = load(hf_model(path, &no_dropout), path);
+        Loaded l = load(hf_model(path, strcmp(name, "gpt2") ? NULL : &no_dropout), path);
         snprintf(path, sizeof path, DATA "families/%s/expected.json", name);
         int n = read_ids(path, "prompt_ids", ids, 64);
         Npy want = { 0 };
@@ -427,6 +434,10 @@ TEST(family_qwen2) { check_family("qwen2"); }
 TEST(family_qwen3) { check_family("qwen3"); }
 TEST(family_phi3) { check_family("phi3"); }
 TEST(family_mixtral) { check_family("mixtral"); }
+TEST(family_gemma2) { check_family("gemma2"); }
+TEST(family_gpt_neox) { check_family("gpt_neox"); }
+TEST(family_falcon) { check_family("falcon"); }
+TEST(family_mpt) { check_family("mpt"); }
 TEST(family_qwen3_moe) { check_family("qwen3_moe"); }
 
 static Model *llama2c_model(const char *path)
@@ -495,6 +506,62 @@ TEST(tinystories656k)
                 CHECK_MSG(worst < 1e-3, "%s: logits differ by %g", path, worst);
                 unload(&l);
         }
+}
+
+/* lhk_gpt against that repository's own forward pass: its tensors are files of their own. */
+TEST(lhk_gpt_vectors)
+{
+        static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } };
+        static const struct { const char *part, *file; } outer[] = {
+                { "tok.weight", "token_embedding" }, { "pos.weight", "pos_embedding" }, { "norm.weight", "final_ln_gamma" },
+                { "norm.bias", "final_ln_beta" }, { "logits.weight", "lm_head_weight" },
+        }, inner[] = {
+                { "attn.norm.weight", "ln1_gamma" }, { "attn.norm.bias", "ln1_beta" }, { "attn.q.weight", "mhsa_w_q" },
+                { "attn.k.weight", "mhsa_w_k" }, { "attn.v.weight", "mhsa_w_v" }, { "attn.out.weight", "mhsa_w_o" },
+                { "attn.out.bias", "mhsa_w_o_bias" }, { "mlp.norm.weight", "ln2_gamma" }, { "mlp.norm.bias", "ln2_beta" },
+                { "mlp.up.weight", "mlp_w1" }, { "mlp.up.bias", "mlp_b1" }, { "mlp.down.weight", "mlp_w2" },
+                { "mlp.down.bias", "mlp_b2" },
+        };
+        static const double ids[4] = { 1, 4, 2, 7 };
+        float want[40], w[64];
+        double v[64];
+        int64_t count;
+        NEED_DATA();
+        Model *m = lua("models/lhk_gpt.lua", &d);
+        EvalCtx c = { .sizes = { { 1, 4, 4 } }, .share = 1, .inv_tokens = 0.25, .n_micro = 1 };
+        Eval *e = eval_new(m->graph, &c);
+        for (int i = 0; i < 5 + 2 * 13 + 1; i++) {
+                char path[256], param[64];
+                const char *file = i < 5 ? outer[i].file : i < 31 ? inner[(i - 5) % 13].file : "logits";
+                int layer = (i - 5) / 13;
+                if (i < 5 || i == 31)
+                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_%s.bin", file);
+                else
+                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_layer_%d_%s.bin",
+                                 layer, file);
+                FILE *f = fopen(path, "rb");
+                CHECK_MSG(f, "no %s", path);
+                size_t n = fread(i == 31 ? want : w, 4, i == 31 ? 40 : 64, f);
+                fclose(f);
+                if (i == 31)
+                        break;
+                if (i < 5)
+                        snprintf(param, sizeof param, "%s", outer[i].part);
+                else
+                        snprintf(param, sizeof param, "blk%d.%s", layer, inner[(i - 5) % 13].part);
+                for (size_t k = 0; k < n; k++)
+                        v[k] = w[k];
+                eval_set(e, param, v, (int64_t)n);
+        }
+        eval_set(e, "ids", ids, 4);
+        eval_set(e, "targets", ids, 4);
+        eval_run(e);
+        const double *got = eval_output(e, "logits", &count);
+        for (int i = 0; i < 40; i++)
+                CHECK_MSG(fabs(got[i] - want[i]) < 1e-6, "logit %d is %g, not %g", i, got[i], want[i]);
+        CHECK(count == 40);
+        eval_free(e);
+        model_free(m);
 }
 
 /* The first step of a training run: mean cross-entropy and balance loss of its first batch. */
@@ -668,7 +735,7 @@ TEST(families_unknown)
                 diag_end(&d);
                 CHECK(0);
         }
-        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are GPT2LMHeadModel, ") && strstr(d.msg, "mixtral"), "%s", d.msg);
+        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are falcon, gemma2, gpt2, ") && strstr(d.msg, "mixtral"), "%s", d.msg);
 }
 
 TEST(ordered_and_loadable_twice)
@@ -758,6 +825,28 @@ TEST(json_damaged)
                 t.s[at] = old;
         }
         text_free(&t);
+}
+
+/* The same for Lua: changed bytes in the text of a model. */
+TEST(lua_damaged)
+{
+        char path[300], msg[2048], *text = slurp("models/naive_gpt.lua");
+        const char *base = getenv("TMPDIR");
+        size_t n = strlen(text);
+        unsigned x = 7;
+        snprintf(path, sizeof path, "%s/tgc-read-%ld.lua", base ? base : P_tmpdir, (long)getpid());
+        for (int i = 0; i < 200; i++) {
+                x = x * 1664525u + 1013904223u;
+                size_t at = (x >> 8) % n;
+                char old = text[at];
+                text[at] = "{}[]\",:0917-."[x % 13];
+                FILE *f = fopen(path, "w");
+                CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+                model_free(try_lua(path, &all[3].tiny, msg, NULL));
+                text[at] = old;
+        }
+        unlink(path);
+        free(text);
 }
 
 TEST_MAIN

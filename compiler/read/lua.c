@@ -184,10 +184,13 @@ static void push_family(lua_State *L)
         const char **all = keys_of(L, t, &n), *said = names[0] ? names[0] : names[1] ? names[1] : names[2];
         luaL_Buffer b;
         luaL_buffinit(L, &b);
-        for (int i = 0; i < n; i++) {
-                luaL_addstring(&b, i ? ", " : "");
-                luaL_addstring(&b, all[i]);
-        }
+        const char *sep = "";
+        for (int i = 0; i < n; i++)
+                if (*all[i] >= 'a') {                   /* architectures begin with a capital: the same again */
+                        luaL_addstring(&b, sep);
+                        luaL_addstring(&b, all[i]);
+                        sep = ", ";
+                }
         luaL_pushresult(&b);
         fail(L, 3, "no model is known for '%s'; known are %s", said ? said : "this config.json", lua_tostring(L, -1));
 }

@@ -517,6 +517,17 @@ static int from(lua_State *L)
         return 1;
 }
 
+static int no_such_op(lua_State *L, const char *key)
+{
+        const char *all[N_OPS], *near;
+        int n = 0;
+        for (int op = 1; op < N_OPS; op++)
+                if (op_is_public((Op)op) && op_info[op].n_in)
+                        all[n++] = op_info[op].text;
+        near = nearest(key, all, n);
+        return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static int tensor_index(lua_State *L)
 {
         Node *n = node_at(L, 1);
@@ -536,7 +547,7 @@ static int tensor_index(lua_State *L)
         } else if (!strcmp(key, "name")) {
                 lua_pushstring(L, n->name);
         } else {
-                return luaL_error(L, "unknown op '%s'", key);
+                return no_such_op(L, key);
         }
         return 1;
 }
@@ -551,7 +562,7 @@ static int tensor_text(lua_State *L)
 
 static int unknown_op(lua_State *L)
 {
-        return luaL_error(L, "unknown op '%s'", luaL_tolstring(L, 2, NULL));
+        return no_such_op(L, luaL_tolstring(L, 2, NULL));
 }
 
 /* Leaves ------------------------------------------------------------------------ */

@@ -1,0 +1,228 @@
+/* test_passes.c: each pass on text: what went in and what must come out, in tests/passes/PASS.tg.
+ *
+ *      # why
+ *      graph @before ...
+ *      # ---- PASS [PASS ...]          run in this order; precision=bf16, fuse=3 carry an argument
+ *      graph @after ...
+ *      # ====                          the next case
+ *
+ * Beside each rewrite stands the nearest graph that must stay as it is.  With BLESS=1 in
+ * the environment the second halves are written anew: read that diff before committing
+ * it.  Where a pass promises to keep values, both halves are evaluated too. */
+#include "graph_test.h"
+#include "../compiler/compiler.h"
+#include <unistd.h>
+
+typedef struct Pass {
+        const char *name;
+        bool keeps;                     /* outputs have the same values afterwards */
+        int  print;
+        void (*run)(Model *m, Arena *tmp, const char *arg);
+} Pass;
+
+static void run_simplify(Model *m, Arena *tmp, const char *arg) { (void)arg; simplify(m->graph, tmp); }
+static void run_merge_linears(Model *m, Arena *tmp, const char *arg) { (void)arg; merge_linears(m, tmp); }
+static void run_fuse_loss(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss(m->graph, tmp); }
+static void run_differentiate(Model *m, Arena *tmp, const char *arg) { (void)arg; differentiate(m->graph, tmp); }
+static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss_grad(m->graph, tmp); }
+static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
+static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
+static void run_last_token(Model *m, Arena *tmp, const char *arg) { (void)arg; last_token(m->graph, tmp); }
+static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
+
+static void run_precision(Model *m, Arena *tmp, const char *arg)
+{
+        int dt = 0;
+        (void)tmp;
+        while (dt < N_DT && strcmp(dt_name[dt], arg))
+                dt++;
+        CHECK_MSG(dt < N_DT, "no element type %s", arg);
+        precision(m->graph, (DType)dt);
+}
+
+static const Pass passes[] = {
+        { "simplify", true, 0, run_simplify },
+        { "merge_linears", false, 0, run_merge_linears },
+        { "fuse_loss", true, 0, run_fuse_loss },
+        { "differentiate", true, 0, run_differentiate },
+        { "fuse_loss_grad", true, 0, run_fuse_loss_grad },
+        { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
+        { "cache_kv", false, 0, run_cache_kv },
+        { "last_token", false, 0, run_last_token },
+        { "precision", true, 0, run_precision },
+        { "fuse", true, PRINT_GROUP, run_fuse },
+};
+
+/* ---- values before and after ---- */
+
+static const Sizes SIZES = { { 2, 3, 8 } };
+
+/* Inputs and parameters get numbers by name; ids and targets small integers. */
+static Eval *evaluated(Graph *g)
+{
+        EvalCtx c = { .sizes = SIZES };
+        Eval *e = eval_new(g, &c);
+        set_params(e, g, &SIZES, 1, -1, 1);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (n->op != OP_INPUT)
+                        continue;
+                int64_t k = type_count(&n->type, &SIZES);
+                double *v = malloc((size_t)k * sizeof *v);
+                uint64_t s = 77;
+                for (const char *p = n->name; *p; p++)
+                        s = s * 31 + (unsigned char)*p;
+                for (int64_t i = 0; i < k; i++)
+                        v[i] = n->type.dt == DT_I32 ? (double)(rng_next(&s) % 9) : rng_real(&s, -1, 1);
+                eval_set(e, n->name, v, k);
+                free(v);
+        }
+        eval_run(e);
+        return e;
+}
+
+static void same_values(Graph *before, Graph *after, const char *what)
+{
+        Eval *a = evaluated(before), *b = evaluated(after);
+        for (int i = 0; i < before->n_out; i++) {
+                int64_t n, m;
+                const double *x = eval_output(a, before->out[i].name, &n), *y = eval_output(b, before->out[i].name, &m);
+                CHECK_MSG(n == m && worst_difference(y, x, n) < 1e-12, "%s: output %s of @%s changed", what, before->out[i].name, before->name);
+        }
+        eval_free(a);
+        eval_free(b);
+}
+
+/* ---- cases ---- */
+
+/* The checkpoint map moves with merged parameters: it is part of the result. */
+static void print_map(const Model *m, Text *out)
+{
+        for (int i = 0; i < m->n_map; i++) {
+                const MapLine *l = &m->map[i];
+                if (l->end)
+                        text_add(out, "# map %s[%lld:%lld:%lld] %s\n", l->param, (long long)l->begin, (long long)l->end, (long long)l->step, l->rest);
+        }
+}
+
+static const Pass *find_pass(const char *name)
+{
+        for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+                if (!strcmp(passes[i].name, name))
+                        return &passes[i];
+        return NULL;
+}
+
+typedef struct CaseRun { const char *before, *list; Text after; } CaseRun;
+
+/* Run the passes named in list over the text; the result's text goes to after. */
+static void run_case(const void *arg)
+{
+        CaseRun *c = (CaseRun *)arg;
+        Graph *g = graph_parse(c->before, "before.tg"), *first = graph_parse(c->before, "before.tg");
+        Model m = { .arena = g->arena, .graph = g, .name = "m", .meta = "" };
+        Arena *tmp = arena_new();
+        bool keeps = true;
+        int print = 0;
+        char list[256], *next = list;
+        snprintf(list, sizeof list, "%s", c->list);
+        if (strstr(list, "merge_linears"))
+                for (Ref r = 1; r < g->n_nodes; r++)
+                        if (NODE(g, r)->op == OP_PARAM)
+                                model_map(&m, (MapLine){ .param = NODE(g, r)->name, .rest = arena_fmt(g->arena, "= %s", NODE(g, r)->name) });
+        for (char *name; (name = strsep(&next, " "));) {
+                char *eq = strchr(name, '=');
+                if (eq)
+                        *eq++ = 0;
+                const Pass *p = find_pass(name);
+                CHECK_MSG(p, "no pass %s", name);
+                p->run(&m, tmp, eq ? eq : "");
+                arena_clear(tmp);
+                verify(g, name);
+                keeps &= p->keeps;
+                print |= p->print;
+        }
+        graph_print(g, &c->after, print);
+        print_map(&m, &c->after);
+        if (keeps)
+                same_values(first, g, c->list);
+        arena_free(tmp);
+        graph_free(first);
+        graph_free(g);
+}
+
+static const char *folder(void)
+{
+        return access("tests/passes", R_OK) ? "passes" : "tests/passes";
+}
+
+/* Returns how many cases differ; with bless, rewrites the file. */
+static int check_file(const char *pass, bool bless)
+{
+        char path[256];
+        int bad = 0;
+        Text out = { 0 };
+        snprintf(path, sizeof path, "%s/%s.tg", folder(), pass);
+        FILE *f = fopen(path, "r");
+        CHECK_MSG(f, "cannot open %s", path);
+        char *all = calloc(1, 1 << 20), *next = all;
+        CHECK(fread(all, 1, (1 << 20) - 1, f) > 0);
+        fclose(f);
+        while (next) {
+                char *before = next, *mark, *after = (char *)"", list[256];
+                next = strstr(before, "# ====\n");
+                if (next) {
+                        *next = 0;
+                        next += 7;
+                }
+                mark = strstr(before, "# ---- ");
+                CHECK_MSG(mark, "%s: a case without `# ---- PASS`", path);
+                *mark = 0;
+                mark += 7;
+                if (strchr(mark, '\n')) {
+                        after = strchr(mark, '\n') + 1;
+                        after[-1] = 0;
+                }
+                snprintf(list, sizeof list, "%s", mark);
+                CaseRun c = { before, list, { 0 } };
+                guarded(run_case, &c);
+                text_add(&out, "%s# ---- %s\n%s%s", before, list, c.after.s, next ? "# ====\n" : "");
+                if (strcmp(after, c.after.s)) {
+                        bad++;
+                        if (!bless)
+                                printf("  %s: @%.20s: wanted\n%s  got\n%s", path, strstr(before, "graph @") + 7, after, c.after.s);
+                }
+                text_free(&c.after);
+        }
+        if (bless && bad) {
+                f = fopen(path, "w");
+                CHECK_MSG(f && fwrite(out.s, 1, out.n, f) == out.n && !fclose(f), "cannot write %s", path);
+                printf("  blessed %d of %s\n", bad, path);
+                bad = 0;
+        }
+        text_free(&out);
+        free(all);
+        return bad;
+}
+
+static void check_pass(const char *pass)
+{
+        const char *bless = getenv("BLESS");
+        int bad = check_file(pass, bless && *bless == '1');
+        CHECK_MSG(!bad, "%d cases of %s differ; BLESS=1 rewrites them", bad, pass);
+}
+
+#define PASS(name) TEST(name) { check_pass(#name); }
+
+PASS(simplify)
+PASS(merge_linears)
+PASS(fuse_loss)
+PASS(differentiate)
+PASS(fuse_loss_grad)
+PASS(fuse_norm_grad)
+PASS(cache_kv)
+PASS(last_token)
+PASS(precision)
+PASS(fuse)
+
+TEST_MAIN

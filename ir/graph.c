@@ -41,15 +41,57 @@ Ref graph_find(const Graph *g, const char *name)
         return 0;
 }
 
-/* base.N where N counts nodes: unique, as no two nodes share an index, unless
- * the user wrote such a name, which the parser keeps apart. */
+/* The slot of a name in the table of names in use. */
+static const char **slot_of(const Graph *g, const char *name)
+{
+        unsigned h = 2166136261u;
+        for (const char *c = name; *c; c++)
+                h = (h ^ (unsigned char)*c) * 16777619u;
+        while (g->taken[h &= g->cap_taken - 1] && strcmp(g->taken[h], name))
+                h++;
+        return &g->taken[h];
+}
+
+static void take_name(Graph *g, const char *name)
+{
+        if (g->n_taken * 2 >= g->cap_taken) {
+                const char **old = g->taken;
+                unsigned cap = g->cap_taken;
+                g->cap_taken = cap ? cap * 2 : 512;
+                g->taken = arena_alloc(g->arena, g->cap_taken * sizeof *g->taken);
+                for (unsigned i = 0; i < cap; i++)
+                        if (old[i])
+                                *slot_of(g, old[i]) = old[i];
+        }
+        const char **slot = slot_of(g, name);
+        g->n_taken += !*slot;
+        *slot = name;
+}
+
+/* The table anew, from the nodes there are: what is generated next depends on
+ * nothing else, whichever way the graph came about. */
+static void retake_names(Graph *g)
+{
+        g->taken = NULL;
+        g->n_taken = g->cap_taken = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                take_name(g, g->node[r].name);
+}
+
+/* base.N where N is the number of nodes or the next that is free.  The name is
+ * taken at once, so that two made for one call differ. */
 const char *graph_name(Graph *g, const char *base)
 {
         size_t n = strlen(base);
-        const char *dot = strrchr(base, '.');
+        const char *dot = strrchr(base, '.'), *name;
+        int i = g->n_nodes;
         if (dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1))
                 n = (size_t)(dot - base);
-        return arena_fmt(g->arena, "%.*s.%d", (int)n, base, g->n_nodes);
+        do
+                name = arena_fmt(g->arena, "%.*s.%d", (int)n, base, i++);
+        while (g->cap_taken && *slot_of(g, name));
+        take_name(g, name);
+        return name;
 }
 
 int graph_types(Graph *g, Ref r, Type out[MAX_OUT])
@@ -102,6 +144,7 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         for (int i = 0, k = op_info[op].shape(g, n, out); i < k; i++)
                 check_type(n, &out[i]);
         n->type = out[0];
+        take_name(g, n->name);
         return g->n_nodes++;
 }
 
@@ -216,6 +259,7 @@ Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map)
  * readable through a copy of the Graph until the end. */
 void graph_rebuild(Graph *g, Visit *visit, void *ctx)
 {
+        retake_names(g);
         Graph old = *g;
         Ref *map = calloc((size_t)old.n_nodes, sizeof *map);
         if (!map)

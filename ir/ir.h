@@ -174,6 +174,8 @@ struct Graph {
         int         n_out, cap_out;
         Sizes       sizes;              /* known values of the symbols; 0: run time */
         int         next_id;            /* for dropout */
+        const char **taken;             /* names in use, an open-addressing table; see graph_name */
+        unsigned    n_taken, cap_taken;
 };
 
 /* ---- graph.c ---- */
@@ -195,7 +197,7 @@ Ref    graph_find(const Graph *g, const char *name);                    /* 0 if 
 Ref    graph_out(const Graph *g, const char *name);
 int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types of all outputs */
 void   graph_count_uses(Graph *g);
-const char *graph_name(Graph *g, const char *base);                     /* base, base.1, ... not yet taken */
+const char *graph_name(Graph *g, const char *base);                     /* base.N, not yet taken */
 
 /* Shorthands for passes: location and name prefix come from the first input. */
 Ref    op1(Graph *g, Op op, Ref a);

@@ -12,6 +12,26 @@ static _Noreturn void broken(Graph *g, const char *after, Ref r, const char *why
         abort();
 }
 
+static int by_name(const void *a, const void *b)
+{
+        return strcmp((*(const Node *const *)a)->name, (*(const Node *const *)b)->name);
+}
+
+/* Names tell nodes apart in the text. */
+static void check_names(Graph *g, const char *after)
+{
+        const Node **n = malloc((size_t)g->n_nodes * sizeof *n);
+        if (!n)
+                abort();
+        for (Ref r = 1; r < g->n_nodes; r++)
+                n[r] = NODE(g, r);
+        qsort(n + 1, (size_t)g->n_nodes - 1, sizeof *n, by_name);
+        for (Ref r = 2; r < g->n_nodes; r++)
+                if (!by_name(&n[r - 1], &n[r]))
+                        broken(g, after, (Ref)(n[r] - g->node), "two nodes have this name");
+        free(n);
+}
+
 void verify(Graph *g, const char *after)
 {
         Diag d;
@@ -39,5 +59,6 @@ void verify(Graph *g, const char *after)
         for (int i = 0; i < g->n_out; i++)
                 if (g->out[i].ref <= 0 || g->out[i].ref >= g->n_nodes)
                         broken(g, after, 0, "an output is not a node");
+        check_names(g, after);
         diag_end(&d);
 }

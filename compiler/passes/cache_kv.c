@@ -78,7 +78,7 @@ static Ref visit_last(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Ref m = graph_copy_node(old, r, g, map);
         if (r == c->cut) {
                 Type t = n->type, flat = type_of(t.dt, 2, dim_mul(t.dim[0], t.dim[1]), t.dim[t.rank - 1]);
-                c->rows = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc, "last_row");
+                c->rows = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc, graph_name(g, "last_row"));
                 Ref row = graph_add(g, OP_GATHER, (Ref[]){ graph_reshape(g, m, flat), c->rows }, 2, NULL, n->loc, graph_name(g, n->name));
                 return graph_reshape(g, row, without_tokens(t));
         }

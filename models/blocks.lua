@@ -201,7 +201,8 @@ function b.self_attention(x, o)
                                                       steps = steps[name], bias_steps = bias_steps[name] })
         end
         local y = b.attend(part("q", H), part("k", K), part("v", K), o)
-        return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std, from = from.o, suffix = o.suffix })
+        return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std, from = from.o,
+                                                suffix = o.suffix })
 end
 
 -- MLPs -------------------------------------------------------------------------------
@@ -211,7 +212,8 @@ function b.mlp(x, o)
         local from = o.from or {}
         local h = b.linear(x, "up", o.n_ff, { bias = o.bias, std = o.std, from = from.up, steps = o.steps })
         h = b.activation(h, o.act):as "h"
-        return b.linear(h, "down", x.shape[3], { bias = o.bias, std = o.out_std or o.std, from = from.down, steps = o.steps })
+        return b.linear(h, "down", x.shape[3], { bias = o.bias, std = o.out_std or o.std, from = from.down,
+                                                 steps = o.steps })
 end
 
 -- down(act(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu.
@@ -238,7 +240,8 @@ end
 function b.moe(x, o)
         local E, k, F, C = o.n_expert, o.top_k, o.n_ff, x.shape[3]
         local rows = x:reshape { B * T, C }:as "rows"
-        local scores = b.linear(rows, "router", E, { bias = o.router_bias, std = o.std, from = o.from and o.from.router })
+        local scores = b.linear(rows, "router", E, { bias = o.router_bias, std = o.std,
+                                                     from = o.from and o.from.router })
         local probs = scores:softmax():as "probs"
         local gates = probs:topk(k):as "gates"
         local chosen = gates:item(1):as "chosen"                -- (B*T,k)

@@ -23,10 +23,12 @@ local function block(x, p, rope, slopes, i)
         local a = scope("attn", function()
                 h = norm(x, two and "ln_attn" or "input_layernorm")
                 return b.self_attention(h, {
-                        n_head = H, n_kv_head = K, head_dim = D, rope = rope, slopes = slopes, bias = p.bias, out_bias = p.bias,
+                        n_head = H, n_kv_head = K, head_dim = D, rope = rope, slopes = slopes, bias = p.bias,
+                        out_bias = p.bias,
                         std = p.std, from = { q = qkv, k = qkv, v = qkv, o = l .. "self_attention.dense" },
                         steps = { q = cut(0, G) .. turn.q, k = cut(G, G + 1) .. turn.k, v = cut(G + 1, G + 2) },
-                        bias_steps = { q = cut_bias(0, G) .. turn.q, k = cut_bias(G, G + 1) .. turn.k, v = cut_bias(G + 1, G + 2) },
+                        bias_steps = { q = cut_bias(0, G) .. turn.q, k = cut_bias(G, G + 1) .. turn.k,
+                                       v = cut_bias(G + 1, G + 2) },
                 })
         end)
         local input = p.parallel and x or (x + a):as "middle"
@@ -45,7 +47,8 @@ end
 return {
         name = "falcon",
         params = {
-                vocab = 65024, ctx = 2048, n_layer = 32, n_embd = 4544, n_head = 71, n_kv_head = 1, n_ff = 18176, act = "gelu",
+                vocab = 65024, ctx = 2048, n_layer = 32, n_embd = 4544, n_head = 71, n_kv_head = 1, n_ff = 18176,
+                act = "gelu",
                 eps = 1e-5, std = 0.02, rope_theta = 10000.0, alibi = false, bias = false, parallel = true,
                 new_decoder = false, n_norm = 1, tied = true,
         },
@@ -55,7 +58,8 @@ return {
                         vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
                         n_embd = c.hidden_size, n_head = c.num_attention_heads, act = c.activation,
                         n_kv_head = new and c.num_kv_heads or c.multi_query and 1 or c.num_attention_heads,
-                        n_ff = c.ffn_hidden_size or 4 * c.hidden_size, eps = c.layer_norm_epsilon, std = c.initializer_range,
+                        n_ff = c.ffn_hidden_size or 4 * c.hidden_size, eps = c.layer_norm_epsilon,
+                        std = c.initializer_range,
                         rope_theta = (c.rope_parameters or c).rope_theta, alibi = c.alibi, bias = c.bias,
                         parallel = new or c.parallel_attn, new_decoder = new,
                         n_norm = new and (c.num_ln_in_parallel_attn or 2) or 1, tied = c.tie_word_embeddings,

@@ -38,7 +38,8 @@ end
 return {
         name = "gemma2",
         params = {
-                vocab = 256000, ctx = 8192, n_layer = 26, n_embd = 2304, n_head = 8, n_kv_head = 4, head_dim = 256, n_ff = 9216,
+                vocab = 256000, ctx = 8192, n_layer = 26, n_embd = 2304, n_head = 8, n_kv_head = 4, head_dim = 256,
+                n_ff = 9216,
                 act = "gelu_tanh", eps = 1e-6, std = 0.02, rope_theta = 10000.0, attn_bias = false,
                 score_width = 256,      -- scores are scaled by its root
                 score_cap = 50.0, logit_cap = 30.0,     -- 0: none
@@ -47,11 +48,14 @@ return {
         config = function(c)
                 local p = llama.from_hf(c)
                 local pattern = {}
-                for i, kind in ipairs(c.layer_types or {}) do pattern[i] = kind == "sliding_attention" and "s" or "f" end
+                for i, kind in ipairs(c.layer_types or {}) do
+                        pattern[i] = kind == "sliding_attention" and "s" or "f"
+                end
                 return {
                         vocab = p.vocab, ctx = p.ctx, n_layer = p.n_layer, n_embd = p.n_embd, n_head = p.n_head,
                         n_kv_head = p.n_kv_head, head_dim = p.head_dim, n_ff = p.n_ff, eps = p.eps, std = p.std,
-                        rope_theta = p.rope_theta, act = c.hidden_activation or c.hidden_act, attn_bias = c.attention_bias,
+                        rope_theta = p.rope_theta, act = c.hidden_activation or c.hidden_act,
+                        attn_bias = c.attention_bias,
                         score_width = c.query_pre_attn_scalar, score_cap = c.attn_logit_softcapping or 0,
                         logit_cap = c.final_logit_softcapping or 0, window = c.sliding_window,
                         pattern = #pattern > 0 and table.concat(pattern) or nil,
@@ -60,7 +64,8 @@ return {
         graph = function(p)
                 local ids, targets = b.inputs()
                 local rope = b.rope(p.head_dim, p.rope_theta)
-                local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd, { std = p.std, from = "model.embed_tokens" })
+                local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd,
+                                             { std = p.std, from = "model.embed_tokens" })
                 x = (x * p.n_embd ^ 0.5):as "x"
                 for i = 0, p.n_layer - 1 do
                         x = scope("blk" .. i, block, x, p, rope, i)

@@ -9,7 +9,8 @@ local function block(x, p, i)
 
         x = scope("attn", function()
                 local h = b.layernorm(x, "norm", { eps = p.eps, from = name ".ln_1" })
-                local qkv = b.linear(h, "qkv", 3 * C, { bias = true, std = p.std, from = name ".attn.c_attn", steps = " | t" })
+                local qkv = b.linear(h, "qkv", 3 * C, { bias = true, std = p.std, from = name ".attn.c_attn",
+                                                        steps = " | t" })
                 local q, k, v = b.part(qkv, "q", 0, C), b.part(qkv, "k", C, C), b.part(qkv, "v", 2 * C, C)
                 local y = b.attend(q, k, v, { n_head = p.n_head, head_dim = D, dropout = p.dropout })
                 y = b.linear(y, "out", C, { bias = true, std = out_std, from = name ".attn.c_proj", steps = " | t" })
@@ -17,7 +18,8 @@ local function block(x, p, i)
         end)
         return scope("mlp", function()
                 local h = b.layernorm(x, "norm", { eps = p.eps, from = name ".ln_2" })
-                h = b.mlp(h, { n_ff = p.n_ff > 0 and p.n_ff or 4 * C, act = p.act, bias = true, std = p.std, out_std = out_std,
+                h = b.mlp(h, { n_ff = p.n_ff > 0 and p.n_ff or 4 * C, act = p.act, bias = true, std = p.std,
+                               out_std = out_std,
                                from = { up = name ".mlp.c_fc", down = name ".mlp.c_proj" }, steps = " | t" })
                 return (x + b.dropout(h, p.dropout)):as "sum"
         end)
@@ -39,7 +41,8 @@ return {
         end,
         graph = function(p)
                 local ids, targets = b.inputs()
-                local x, wte = b.embedding(ids, "wte", p.vocab, p.n_embd, { std = p.std, from = { "transformer.wte", "wte" } })
+                local x, wte = b.embedding(ids, "wte", p.vocab, p.n_embd,
+                                           { std = p.std, from = { "transformer.wte", "wte" } })
                 local wpe = b.positions("wpe", p.ctx, p.n_embd, { std = p.std, from = { "transformer.wpe", "wpe" } })
                 x = b.dropout((x + wpe):as "x", p.dropout)
                 for i = 0, p.n_layer - 1 do

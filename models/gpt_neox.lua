@@ -7,7 +7,8 @@ local function block(x, p, rope, i)
         local qkv = l .. "attention.query_key_value"
         -- (H,3,D,C) in the checkpoint: part n of each head
         local function cut(n)
-                return string.format(": %dx%d | reshape %d 3 %d | cols %d %d | reshape %d %d", 3 * C, C, H, D * C, n, n + 1, C, C)
+                return string.format(": %dx%d | reshape %d 3 %d | cols %d %d | reshape %d %d", 3 * C, C, H, D * C, n,
+                                     n + 1, C, C)
         end
         local function cut_bias(n)
                 return string.format(": %d | reshape %d 3 %d | cols %d %d | reshape %d", 3 * C, H, D, n, n + 1, C)
@@ -34,15 +35,18 @@ end
 return {
         name = "gpt_neox",
         params = {
-                vocab = 50304, ctx = 2048, n_layer = 12, n_embd = 768, n_head = 12, n_ff = 3072, act = "gelu", eps = 1e-5,
+                vocab = 50304, ctx = 2048, n_layer = 12, n_embd = 768, n_head = 12, n_ff = 3072, act = "gelu",
+                eps = 1e-5,
                 std = 0.02, rope_theta = 10000.0, rotary = 0.25, parallel = true, attn_bias = true, tied = false,
         },
         config = function(c)
                 local r = c.rope_parameters or {}
                 return {
                         vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
-                        n_embd = c.hidden_size, n_head = c.num_attention_heads, n_ff = c.intermediate_size, act = c.hidden_act,
-                        eps = c.layer_norm_eps, std = c.initializer_range, rope_theta = r.rope_theta or c.rotary_emb_base,
+                        n_embd = c.hidden_size, n_head = c.num_attention_heads, n_ff = c.intermediate_size,
+                        act = c.hidden_act,
+                        eps = c.layer_norm_eps, std = c.initializer_range,
+                        rope_theta = r.rope_theta or c.rotary_emb_base,
                         rotary = r.partial_rotary_factor or c.rotary_pct, parallel = c.use_parallel_residual,
                         attn_bias = c.attention_bias, tied = c.tie_word_embeddings,
                 }
@@ -50,7 +54,8 @@ return {
         graph = function(p)
                 local ids, targets = b.inputs()
                 local rope = b.rope(math.tointeger(p.n_embd // p.n_head * p.rotary // 1), p.rope_theta)
-                local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd, { std = p.std, from = "gpt_neox.embed_in" })
+                local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd,
+                                             { std = p.std, from = "gpt_neox.embed_in" })
                 for i = 0, p.n_layer - 1 do
                         x = scope("blk" .. i, block, x, p, rope, i)
                 end

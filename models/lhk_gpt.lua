@@ -8,7 +8,8 @@ local function block(x, p, i)
                 local h = b.layernorm(x, "norm", { eps = p.eps, from = l .. "ln1" })
                 local a = l .. "attention."
                 h = b.self_attention(h, {
-                        n_head = p.n_head, head_dim = p.n_embd // p.n_head, out_bias = true, std = p.std, dropout = p.dropout,
+                        n_head = p.n_head, head_dim = p.n_embd // p.n_head, out_bias = true, std = p.std,
+                        dropout = p.dropout,
                         from = { q = a .. "w_q", k = a .. "w_k", v = a .. "w_v", o = a .. "w_o" },
                 })
                 return (x + b.dropout(h, p.dropout)):as "sum"

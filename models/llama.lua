@@ -29,7 +29,8 @@ local spelling = {
         end,
 }
 local outer = {
-        hf = { embed = { "model.embed_tokens.weight", "lm_head.weight" }, norm = "model.norm.weight", head = "lm_head.weight" },
+        hf = { embed = { "model.embed_tokens.weight", "lm_head.weight" }, norm = "model.norm.weight",
+               head = "lm_head.weight" },
         llama2c = { embed = { "tok_emb" }, norm = "rms_final", head = "wcls" },
 }
 
@@ -107,7 +108,8 @@ end
 
 local function from_llama2c(c)
         return {
-                vocab = c.vocab_size, ctx = c.seq_len, n_layer = c.n_layers, n_head = c.n_heads, n_kv_head = c.n_kv_heads,
+                vocab = c.vocab_size, ctx = c.seq_len, n_layer = c.n_layers, n_head = c.n_heads,
+                n_kv_head = c.n_kv_heads,
                 head_dim = c.dim // c.n_heads, n_embd = c.dim, n_ff = c.hidden_dim, tied = c.shared, eps = 1e-5,
                 rope_theta = 10000.0, source = "llama2c",
         }

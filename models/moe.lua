@@ -36,7 +36,8 @@ local function expert_map(layer, p)
 end
 
 local params = {
-        n_layer = 32, vocab = 32000, ctx = 32768, n_embd = 4096, n_head = 32, n_kv_head = 8, head_dim = 128, n_ff = 14336,
+        n_layer = 32, vocab = 32000, ctx = 32768, n_embd = 4096, n_head = 32, n_kv_head = 8, head_dim = 128,
+        n_ff = 14336,
         rope_theta = 1e6, tied = false,
         n_expert = 8, top_k = 2,
         renorm = true,          -- the chosen probabilities are made to sum to 1
@@ -75,7 +76,8 @@ return {
                         y, layers[#layers + 1] = b.moe(x, {
                                 n_expert = p.n_expert, top_k = p.top_k, n_ff = p.n_ff, act = p.act, gated = p.gated,
                                 renorm = p.renorm, router_bias = p.router_bias, std = p.std,
-                                from = { router = layer .. spelling[p.spelling].router }, expert_map = expert_map(layer, p),
+                                from = { router = layer .. spelling[p.spelling].router },
+                                expert_map = expert_map(layer, p),
                         })
                         return y
                 end

@@ -33,7 +33,8 @@ return {
                         error "only MPT with ALiBi, without clip_qkv, qk_ln and prefix_lm is supported"
                 end
                 return {
-                        vocab = c.vocab_size, ctx = c.max_seq_len, n_layer = c.n_layers, n_embd = c.d_model, n_head = c.n_heads,
+                        vocab = c.vocab_size, ctx = c.max_seq_len, n_layer = c.n_layers, n_embd = c.d_model,
+                        n_head = c.n_heads,
                         eps = c.layer_norm_epsilon, std = c.initializer_range, bias_max = a.alibi_bias_max,
                         scale = a.softmax_scale,
                 }

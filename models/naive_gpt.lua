@@ -69,14 +69,16 @@ function naive.logits(ids, p, mlp)
         if p.variant ~= "baseline" and p.variant ~= "custom" then
                 error("variant is baseline or custom, not '" .. p.variant .. "'")
         end
-        local tok = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = p.std, from = { "tok", "token_embedding_table" } })
+        local tok = b.embedding(ids, "tok", p.vocab, p.n_embd,
+                                { std = p.std, from = { "tok", "token_embedding_table" } })
         local pos = b.positions("pos", p.ctx, p.n_embd, { std = p.std, from = { "pos", "position_embedding_table" } })
         local x = (tok + pos):as "x"
         for i = 0, p.n_layer - 1 do
                 x = scope("blk" .. i, block, x, p, i, mlp)
         end
         x = b.layernorm(x, "norm", { eps = p.eps, from = "ln_f" })
-        return b.linear(x, "logits", p.vocab, { bias = p.variant == "baseline", std = p.std, from = { "head", "lm_head" } })
+        return b.linear(x, "logits", p.vocab,
+                        { bias = p.variant == "baseline", std = p.std, from = { "head", "lm_head" } })
 end
 
 function naive.graph(p)

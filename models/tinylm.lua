@@ -15,7 +15,8 @@ local function block(x, p, rope, i)
         end)
         return scope("mlp", function()
                 local h = b.rmsnorm(x, "norm", { eps = p.eps, from = l .. "norm2" })
-                h = b.mlp(h, { n_ff = 4 * C, act = "silu", std = p.std, from = { up = l .. "mlp.0", down = l .. "mlp.2" } })
+                h = b.mlp(h, { n_ff = 4 * C, act = "silu", std = p.std,
+                               from = { up = l .. "mlp.0", down = l .. "mlp.2" } })
                 return (x + h):as "sum"
         end)
 end
@@ -23,7 +24,8 @@ end
 return {
         name = "tinylm",
         params = {
-                vocab = 4096, ctx = 256, n_layer = 6, n_head = 6, n_embd = 384, eps = 1e-6, std = 0.02, rope_theta = 10000.0,
+                vocab = 4096, ctx = 256, n_layer = 6, n_head = 6, n_embd = 384, eps = 1e-6, std = 0.02,
+                rope_theta = 10000.0,
         },
         graph = function(p)
                 local ids, targets = b.inputs()

@@ -128,17 +128,24 @@ static int64_t n_params(const Model *m)
 /* Every model of models/ at its own size and at a tiny one --------------------- */
 
 static const struct { const char *path; Defines tiny; int64_t count; } all[] = {
-        { "models/gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "dropout=0.1" } }, 124439808 },
-        { "models/llama.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
-                                  "n_ff=44", "qk_norm=true", "qkv_bias=true", "mlp_bias=true", "window=8" } }, 1235814400 },
+        { "models/gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "dropout=0.1" } },
+          124439808 },
+        { "models/llama.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
+                                  "head_dim=8",
+                                  "n_ff=44", "qk_norm=true", "qkv_bias=true", "mlp_bias=true", "window=8" } },
+                                  1235814400 },
         { "models/moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
                                 "n_ff=24", "n_expert=4", "top_k=3", "router_bias=true" } }, 46702792704 },
         { "models/naive_gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } }, 819532 },
-        { "models/naive_moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } }, 481981631 },
-        { "models/lhk_gpt.lua", { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } }, 0 },
-        { "models/gemma2.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
+        { "models/naive_moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } },
+          481981631 },
+        { "models/lhk_gpt.lua", { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8",
+                                    "tied=false" } }, 0 },
+        { "models/gemma2.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
+                                   "head_dim=8",
                                    "n_ff=24" } }, 2614341888 },
-        { "models/gpt_neox.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24" } }, 162322944 },
+        { "models/gpt_neox.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24" } },
+          162322944 },
         { "models/falcon.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24", "bias=true",
                                    "n_kv_head=2", "new_decoder=true", "n_norm=2" } }, 6921720704 },
         { "models/mpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=6", "n_embd=48" } }, 6649286656 },
@@ -446,7 +453,8 @@ static Model *llama2c_model(const char *path)
         char json[300];
         CHECK_MSG(!llama2c_config(path, &c, &err), "%s", err.msg);
         snprintf(json, sizeof json, "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
-                 "\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads,
+                 "\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers, c.n_heads,
+                 c.n_kv_heads,
                  c.vocab_size, c.seq_len, c.shared ? "true" : "false");
         return family("llama2c", json, NULL);
 }
@@ -482,9 +490,11 @@ static double worst_logit(Loaded *l, const char *ids_path, const char *logits_pa
 TEST(stories260k)
 {
         NEED_DATA();
-        Loaded l = load(llama2c_model(DATA "models/stories260K/stories260K.bin"), DATA "models/stories260K/stories260K.bin");
+        Loaded l = load(llama2c_model(DATA "models/stories260K/stories260K.bin"),
+                        DATA "models/stories260K/stories260K.bin");
         CHECK(n_params(l.m) == 260032);
-        double worst = worst_logit(&l, DATA "expected/stories260K_bos_ids.txt", DATA "expected/stories260K_bos_logits32.f32",
+        double worst = worst_logit(&l, DATA "expected/stories260K_bos_ids.txt",
+                                   DATA "expected/stories260K_bos_logits32.f32",
                                    32, 512);
         CHECK_MSG(worst < 1e-3, "logits differ by %g", worst);
         unload(&l);
@@ -495,14 +505,16 @@ TEST(tinystories656k)
 {
         NEED_DATA();
         for (int i = 0; i < 2; i++) {
-                const char *path = i ? DATA "models/tinystories656k/ts656k_llama2c_v0.bin" : DATA "models/tinystories656k";
+                const char *path = i ? DATA "models/tinystories656k/ts656k_llama2c_v0.bin"
+                                     : DATA "models/tinystories656k";
                 static const Defines eps = { { "eps=1e-6" } };
                 Loaded l = load(i ? llama2c_model(path) : hf_model(path, &eps), path);
                 if (i)                                  /* llama2.c's format has no epsilon: it is 1e-5 */
                         for (Ref r = 1; r < l.m->graph->n_nodes; r++)
                                 if (l.m->graph->node[r].op == OP_RMSNORM)
                                         l.m->graph->node[r].a.num.x = 1e-6;
-                double worst = worst_logit(&l, DATA "expected/ts656k_p0_ids.txt", DATA "expected/ts656k_p0_logits16.f32", 16, 2048);
+                double worst = worst_logit(&l, DATA "expected/ts656k_p0_ids.txt",
+                                           DATA "expected/ts656k_p0_logits16.f32", 16, 2048);
                 CHECK_MSG(worst < 1e-3, "%s: logits differ by %g", path, worst);
                 unload(&l);
         }
@@ -511,14 +523,17 @@ TEST(tinystories656k)
 /* lhk_gpt against that repository's own forward pass: its tensors are files of their own. */
 TEST(lhk_gpt_vectors)
 {
-        static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } };
+        static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8",
+                                     "tied=false" } };
         static const struct { const char *part, *file; } outer[] = {
-                { "tok.weight", "token_embedding" }, { "pos.weight", "pos_embedding" }, { "norm.weight", "final_ln_gamma" },
+                { "tok.weight", "token_embedding" }, { "pos.weight", "pos_embedding" }, { "norm.weight",
+                                                                                          "final_ln_gamma" },
                 { "norm.bias", "final_ln_beta" }, { "logits.weight", "lm_head_weight" },
         }, inner[] = {
                 { "attn.norm.weight", "ln1_gamma" }, { "attn.norm.bias", "ln1_beta" }, { "attn.q.weight", "mhsa_w_q" },
                 { "attn.k.weight", "mhsa_w_k" }, { "attn.v.weight", "mhsa_w_v" }, { "attn.out.weight", "mhsa_w_o" },
-                { "attn.out.bias", "mhsa_w_o_bias" }, { "mlp.norm.weight", "ln2_gamma" }, { "mlp.norm.bias", "ln2_beta" },
+                { "attn.out.bias", "mhsa_w_o_bias" }, { "mlp.norm.weight", "ln2_gamma" }, { "mlp.norm.bias",
+                                                                                            "ln2_beta" },
                 { "mlp.up.weight", "mlp_w1" }, { "mlp.up.bias", "mlp_b1" }, { "mlp.down.weight", "mlp_w2" },
                 { "mlp.down.bias", "mlp_b2" },
         };
@@ -535,9 +550,11 @@ TEST(lhk_gpt_vectors)
                 const char *file = i < 5 ? outer[i].file : i < 31 ? inner[(i - 5) % 13].file : "logits";
                 int layer = (i - 5) / 13;
                 if (i < 5 || i == 31)
-                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_%s.bin", file);
+                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_%s.bin",
+                                 file);
                 else
-                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_layer_%d_%s.bin",
+                        snprintf(path, sizeof path,
+                                 DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_layer_%d_%s.bin",
                                  layer, file);
                 FILE *f = fopen(path, "rb");
                 CHECK_MSG(f, "no %s", path);
@@ -613,14 +630,16 @@ TEST(first_loss_gpt2)
 TEST(first_loss_llama)
 {
         NEED_DATA();
-        check_loss(load(hf_model(DATA "training/llama_accum2/init", NULL), DATA "training/llama_accum2/init"), "llama_accum2",
+        check_loss(load(hf_model(DATA "training/llama_accum2/init", NULL), DATA "training/llama_accum2/init"),
+                   "llama_accum2",
                    48, 0);
 }
 
 TEST(first_loss_mixtral)
 {
         NEED_DATA();
-        check_loss(load(hf_model(DATA "training/mixtral_aux/init", NULL), DATA "training/mixtral_aux/init"), "mixtral_aux",
+        check_loss(load(hf_model(DATA "training/mixtral_aux/init", NULL), DATA "training/mixtral_aux/init"),
+                   "mixtral_aux",
                    32, 0.01);
 }
 
@@ -628,7 +647,8 @@ TEST(first_loss_naive)
 {
         static const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=64", "dropout=0" } };
         NEED_DATA();
-        check_loss(load(lua("models/naive_gpt.lua", &d), DATA "training/naive_postnorm/init.safetensors"), "naive_postnorm",
+        check_loss(load(lua("models/naive_gpt.lua", &d), DATA "training/naive_postnorm/init.safetensors"),
+                   "naive_postnorm",
                    32, 0);
 }
 
@@ -735,7 +755,10 @@ TEST(families_unknown)
                 diag_end(&d);
                 CHECK(0);
         }
-        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are falcon, gemma2, gpt2, ") && strstr(d.msg, "mixtral"), "%s", d.msg);
+        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are falcon, gemma2, gpt2, ") && strstr(d.msg,
+                                                                                                            "mixtral"),
+                                                                                                            "%s",
+                                                                                                            d.msg);
 }
 
 TEST(ordered_and_loadable_twice)
@@ -763,41 +786,58 @@ TEST(json_errors)
                 { "{\"tgc_graph\":1,\"nodez\":[]}", "no key 'nodez'; did you mean 'nodes'?" },
                 { "{\"tgc_graph\":1,\"nodes\":[]}", "no \"outputs\"" },
                 { "{\"tgc_graph\":1,", ".json" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"gathr\",\"in\":[\"w\",\"ids\"]}"), ":4: error: %y: unknown op 'gathr'" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"adamw\",\"in\":[\"w\"]}"), ":4: error: %y: 'adamw' is made by the compiler" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\",\"idz\"]}"), ":4: error: %y reads 'idz', and no node" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"y\"]}"), ":4: error: %y reads %y, which does not stand before" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"z\"]},\n{\"name\":\"z\",\"op\":\"neg\",\"in\":[\"y\"]}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"gathr\",\"in\":[\"w\",\"ids\"]}"),
+                  ":4: error: %y: unknown op 'gathr'" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"adamw\",\"in\":[\"w\"]}"),
+                  ":4: error: %y: 'adamw' is made by the compiler" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\",\"idz\"]}"),
+                  ":4: error: %y reads 'idz', and no node" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"y\"]}"),
+                  ":4: error: %y reads %y, which does not stand before" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"z\"]},\n"
+                        "{\"name\":\"z\",\"op\":\"neg\",\"in\":[\"y\"]}"),
                   ":4: error: %y reads %z, which does not stand before it: a cycle" },
                 { GRAPH(Y ",\n" Y), ":5: error: %y is defined twice" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\"]}"), ":4: error: gather: 1 inputs given, 2 needed" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"]}"), ":4: error: matmul: inner dimensions differ, 4 in %w" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"attr\":{\"q\":1}}"), ":4: error: neg has no attribute 'q'" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\"]}"),
+                  ":4: error: gather: 1 inputs given, 2 needed" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"]}"),
+                  ":4: error: matmul: inner dimensions differ, 4 in %w" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"attr\":{\"q\":1}}"),
+                  ":4: error: neg has no attribute 'q'" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"],\"attr\":{\"tb\":0.5}}"),
                   ":4: error: attribute 'tb' must be a whole number" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8]\"}"),
                   ":4: error: %y: neg gives f32[8,4], the file says f32[8]" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8\"}"), ":4: error: 'f32[8' is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8\"}"),
+                  ":4: error: 'f32[8' is no type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,1099511627776]\"}"),
                   ":4: error: param: the shape [1099511627776,1099511627776] is out of range" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"), "is no type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B*B*B*B*B]\"}"), "is no type" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B]\"}"), ":4: error: param: parameters are f32" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B]\"}"),
+                  ":4: error: param: parameters are f32" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"), ":4: error: %y: param needs a \"type\"" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"const\",\"type\":\"f32[3]\",\"attr\":{\"data\":[1,2]}}"),
                   ":4: error: const: 2 numbers do not fill f32[3]" },
-                { GRAPH("{\"name\":\"y y\",\"op\":\"neg\",\"in\":[\"w\"]}"), ":4: error: 'y y' cannot be a node's name" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"loc\":\"nowhere\"}"), ":4: error: \"loc\" must be FILE:LINE" },
-                { GRAPH("{\"name\":\"x\",\"op\":\"neg\",\"in\":[\"w\"]}"), "output 'logits' must be the name of a node" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"transpose\",\"in\":[\"w\"],\"attr\":{\"perm\":[1,0,5]}}"), "more axes are named" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"dropout\",\"in\":[\"w\"],\"attr\":{\"p\":1}}"), "the probability is 1" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"), "must be a whole number" },
+                { GRAPH("{\"name\":\"y y\",\"op\":\"neg\",\"in\":[\"w\"]}"),
+                  ":4: error: 'y y' cannot be a node's name" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"loc\":\"nowhere\"}"),
+                  ":4: error: \"loc\" must be FILE:LINE" },
+                { GRAPH("{\"name\":\"x\",\"op\":\"neg\",\"in\":[\"w\"]}"),
+                  "output 'logits' must be the name of a node" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"transpose\",\"in\":[\"w\"],\"attr\":{\"perm\":[1,0,5]}}"),
+                  "more axes are named" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"dropout\",\"in\":[\"w\"],\"attr\":{\"p\":1}}"),
+                  "the probability is 1" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"),
+                  "must be a whole number" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 char msg[2048] = "";
                 Model *m = from_json(bad[i].json, msg);
                 CHECK_MSG(!m, "no error from %s", bad[i].json);
-                CHECK_MSG(strstr(msg, bad[i].want) || !strcmp(bad[i].want, ".json"), "wanted %s\n    got %s", bad[i].want, msg);
+                CHECK_MSG(strstr(msg, bad[i].want) || !strcmp(bad[i].want, ".json"), "wanted %s\n    got %s",
+                          bad[i].want, msg);
         }
         char msg[2048] = "";
         Model *m = from_json(GRAPH(Y), msg);

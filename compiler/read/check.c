@@ -74,7 +74,8 @@ static void check_node(const Node *n)
                 break;
         case OP_DROPOUT:
                 if (!(a->drop.p >= 0 && a->drop.p < 1))
-                        error_at(n->loc, "dropout: the probability is %g, but must be at least 0 and below 1", a->drop.p);
+                        error_at(n->loc, "dropout: the probability is %g, but must be at least 0 and below 1",
+                                 a->drop.p);
                 break;
         case OP_ATTENTION:
                 if (!(a->att.p >= 0 && a->att.p < 1))

@@ -81,7 +81,8 @@ static Type type_from(const File *f, int line, const char *s)
         Type t = { 0 };
         const char *at = strchr(s, '['), *sym;
         int dt = 0;
-        while (dt < N_DT && (!at || strlen(dt_name[dt]) != (size_t)(at - s) || strncmp(s, dt_name[dt], (size_t)(at - s))))
+        size_t n_name = at ? (size_t)(at - s) : 0;
+        while (dt < N_DT && (strlen(dt_name[dt]) != n_name || strncmp(s, dt_name[dt], n_name)))
                 dt++;
         if (dt == N_DT)
                 goto bad;
@@ -166,7 +167,8 @@ static void read_attr(File *f, int line, Op op, const cJSON *o, Attr *a)
 static bool is_typed(Op op)
 {
         Class c = op_info[op].cls;
-        return c == CLASS_LEAF || op == OP_FILL || op == OP_POSITION || op == OP_RESHAPE || op == OP_EXPAND || op == OP_CAST;
+        return c == CLASS_LEAF || op == OP_FILL || op == OP_POSITION || op == OP_RESHAPE || op == OP_EXPAND
+            || op == OP_CAST;
 }
 
 /* "file:line" of the original model. */
@@ -192,7 +194,8 @@ static void read_inputs(File *f, int line, const char *name, const cJSON *list, 
                 if (!r)
                         error_at(place(f, line), "%%%s reads '%.100s', and no node has that name", name, s);
                 if (r < 0)
-                        error_at(place(f, line), "%%%s reads %%%s, which does not stand before it: a cycle, or nodes out of "
+                        error_at(place(f, line),
+                                 "%%%s reads %%%s, which does not stand before it: a cycle, or nodes out of "
                                  "order", name, s);
                 if (*n == MAX_IN)
                         error_at(place(f, line), "%%%s has more than %d inputs", name, MAX_IN);
@@ -205,7 +208,8 @@ static void read_one(File *f, int line, const cJSON *o)
         Graph *g = f->m->graph;
         const char *name = need_text(f, line, o, "name", "the node");
         const char *text = need_text(f, line, o, "op", arena_fmt(f->m->arena, "%%%s", name));
-        const cJSON *type = cJSON_GetObjectItemCaseSensitive(o, "type"), *loc = cJSON_GetObjectItemCaseSensitive(o, "loc");
+        const cJSON *type = cJSON_GetObjectItemCaseSensitive(o, "type");
+        const cJSON *loc = cJSON_GetObjectItemCaseSensitive(o, "loc");
         Op op = op_find(text);
         Type t = { 0 };
         Attr a;
@@ -312,7 +316,8 @@ static void read_map(File *f, const cJSON *list)
                         line.begin = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 0), "\"rows\"", true);
                         line.end = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 1), "\"rows\"", true);
                         line.step = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 2), "\"rows\"", true);
-                        if (!t->rank || line.begin < 0 || line.end <= line.begin || line.step < 1 || line.end > t->dim[0].n)
+                        if (!t->rank || line.begin < 0 || line.end <= line.begin || line.step < 1
+                            || line.end > t->dim[0].n)
                                 error_at(place(f, 0), "the map of '%s': rows %lld to %lld do not lie in it", line.param,
                                          (long long)line.begin, (long long)line.end);
                 }
@@ -322,7 +327,8 @@ static void read_map(File *f, const cJSON *list)
 
 static void read_root(File *f, const cJSON *o, const char *text)
 {
-        static const char *const keys[] = { "tgc_graph", "name", "ctx", "nodes", "outputs", "map", "ignore", "meta", NULL };
+        static const char *const keys[] = { "tgc_graph", "name", "ctx", "nodes", "outputs", "map", "ignore", "meta",
+                                            NULL };
         const cJSON *c, *v;
         need_keys(f, 0, o, keys, "the graph");
         c = cJSON_GetObjectItemCaseSensitive(o, "tgc_graph");
@@ -331,7 +337,8 @@ static void read_root(File *f, const cJSON *o, const char *text)
         if (cJSON_HasObjectItem(o, "name")) {
                 f->m->name = arena_str(f->m->arena, need_text(f, 0, o, "name", "the graph"));
                 if (!name_is_plain(f->m->name))
-                        error_at(place(f, 0), "'%.100s' cannot be a model's name: letters, digits, _ . - only", f->m->name);
+                        error_at(place(f, 0), "'%.100s' cannot be a model's name: letters, digits, _ . - only",
+                                 f->m->name);
         }
         c = cJSON_GetObjectItemCaseSensitive(o, "ctx");
         if (c && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 || f->m->ctx > 1 << 24))
@@ -470,7 +477,8 @@ static void put_node(const Graph *g, const Node *n, Text *out)
 void write_json(const Model *m, Text *out)
 {
         const Graph *g = m->graph;
-        text_add(out, "{\n \"tgc_graph\": 1,\n \"name\": \"%s\",\n \"ctx\": %lld,\n \"nodes\": [", m->name, (long long)m->ctx);
+        text_add(out, "{\n \"tgc_graph\": 1,\n \"name\": \"%s\",\n \"ctx\": %lld,\n \"nodes\": [", m->name,
+                 (long long)m->ctx);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 text_add(out, r > 1 ? ",\n" : "\n");
                 put_node(g, &g->node[r], out);

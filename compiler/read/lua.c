@@ -114,7 +114,8 @@ static void push_defaults(lua_State *L, int module)
         if (lua_getfield(L, module, "params") == LUA_TTABLE)
                 for (lua_pushnil(L); lua_next(L, p + 1); lua_pop(L, 1)) {
                         int t = lua_type(L, -1);
-                        if (lua_type(L, -2) != LUA_TSTRING || (t != LUA_TNUMBER && t != LUA_TSTRING && t != LUA_TBOOLEAN))
+                        if (lua_type(L, -2) != LUA_TSTRING
+                            || (t != LUA_TNUMBER && t != LUA_TSTRING && t != LUA_TBOOLEAN))
                                 fail(L, 3, "params must be words with numbers, strings or booleans");
                         lua_pushvalue(L, -2);
                         lua_pushvalue(L, -2);

@@ -54,7 +54,8 @@ static Ref guarded(lua_State *L, const Call *c, const char *name)
         d.source = NULL;
         if (!DIAG_CATCH(&d))
                 raise(L, &d);
-        Ref r = read_node(reader_of(L)->m->graph, c->op, c->typed ? &c->type : NULL, c->in, c->n_in, &c->attr, loc, name);
+        Ref r = read_node(reader_of(L)->m->graph, c->op, c->typed ? &c->type : NULL, c->in, c->n_in, &c->attr, loc,
+                          name);
         diag_end(&d);
         return r;
 }
@@ -389,7 +390,8 @@ static int op_call(lua_State *L)
                         c.typed = true;
                 } else {
                         return luaL_error(L, "%s: argument %d is a %s, but must be a tensor%s", op_info[c.op].text, i,
-                                          luaL_typename(L, i), first->name ? ", a number or a table of attributes" : "");
+                                          luaL_typename(L, i),
+                                          first->name ? ", a number or a table of attributes" : "");
                 }
         }
         if (!c.typed && (c.op == OP_RESHAPE || c.op == OP_EXPAND || c.op == OP_CAST))
@@ -428,7 +430,8 @@ static int arith(lua_State *L, Op op)
         }
         int other = a ? 2 : 1;
         if (lua_type(L, other) != LUA_TNUMBER)
-                return luaL_error(L, "%s: one side is a tensor, the other a %s", op_info[op].text, luaL_typename(L, other));
+                return luaL_error(L, "%s: one side is a tensor, the other a %s", op_info[op].text,
+                                  luaL_typename(L, other));
         double v = real_at(L, other, op, "the number");
         Ref x = a ? a : b;
         switch (op) {
@@ -506,7 +509,8 @@ static int from(lua_State *L)
                         line.step = luaL_optinteger(L, -1, 1);
                         if (!n->type.rank || line.begin < 0 || line.end <= line.begin || line.step < 1
                             || line.end > n->type.dim[0].n)
-                                return luaL_error(L, "from: rows %I to %I do not lie in '%s'", line.begin, line.end, n->name);
+                                return luaL_error(L, "from: rows %I to %I do not lie in '%s'", line.begin, line.end,
+                                                  n->name);
                 }
         }
         line.rest = lua_pushfstring(L, line.optional ? "=? %s" : "= %s", text);
@@ -525,7 +529,8 @@ static int no_such_op(lua_State *L, const char *key)
                 if (op_is_public((Op)op) && op_info[op].n_in)
                         all[n++] = op_info[op].text;
         near = nearest(key, all, n);
-        return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "",
+                          near ? "'?" : "");
 }
 
 static int tensor_index(lua_State *L)

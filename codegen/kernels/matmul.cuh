@@ -38,9 +38,26 @@ struct HTile {
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;      /* of C, per warp */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2;
         static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
-        static constexpr bool SIMT = false;
+        static constexpr bool SIMT = false, WGMMA = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "mma is 16x8x16, loaded as 16x16x16");
 };
+
+/* 16-bit operands, on sm_90a by wgmma: four warps own 64 rows of C, each of them 16.
+ * PENDING (0, 1) K-tiles of products stay under way while the next K-tile is awaited.
+ * Elsewhere an HTile with the same block, stages and bytes, so one launch serves all. */
+#ifdef TGC_SM90A
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_, int PENDING_>
+struct WTile : HTile<BM_, BN_, BK_, BM_ / 16, 1, STAGES_, MINB_> {
+        static constexpr int PENDING = PENDING_;
+        static constexpr bool WGMMA = true;
+        static_assert(BM_ / 16 == WARPS_M_ * WARPS_N_, "as many threads on either path");
+        static_assert(BM_ % 64 == 0 && (BN_ == 64 || BN_ == 128 || BN_ == 192 || BN_ == 256), "a product is 64xBNx16");
+        static_assert(BK_ == 64 || BK_ == 32, "rows of 128 or 64 bytes, swizzled");
+};
+#else
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_, int PENDING_>
+struct WTile : HTile<BM_, BN_, BK_, WARPS_M_, WARPS_N_, STAGES_, MINB_> { };
+#endif
 
 /* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
 template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int MINB_>
@@ -50,7 +67,7 @@ struct FTile {
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
         static constexpr int LDA = BM + 4, LDB = BN + 4;                /* padded rows, in floats */
         static constexpr int SMEM = STAGES * BK * (LDA + LDB) * 4;
-        static constexpr bool SIMT = true;
+        static constexpr bool SIMT = true, WGMMA = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
 };
 
@@ -66,6 +83,9 @@ typedef HTile< 64,  64, 64, 2, 2, 4, 3> H64x64x64;
 typedef HTile< 32,  64, 64, 1, 4, 4, 4> H32x64x64;
 typedef HTile< 16,  64, 64, 1, 4, 4, 4> H16x64x64;
 typedef HTile< 16, 128, 64, 1, 4, 4, 3> H16x128x64;
+typedef WTile<128, 256, 64, 2, 4, 4, 1, 1> W128x256x64;
+typedef WTile<128, 256, 32, 2, 4, 4, 1, 1> W128x256x32;
+typedef WTile<128, 128, 64, 2, 4, 3, 2, 0> W128x128x64;
 typedef FTile<128, 128,  8, 4, 2, 2> F128x128x8;
 typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;
 typedef FTile< 32,  32, 32, 2, 2, 4> F32x32x32;
@@ -73,14 +93,18 @@ typedef FTile< 16,  64, 32, 1, 4, 4> F16x64x32;
 
 /* ---- which tile --------------------------------------------------------- */
 
-/* Tiles are numbered down groups of eight block rows, so that the blocks that run
+#ifndef TILE_GROUP
+#define TILE_GROUP 16
+#endif
+
+/* Tiles are numbered down groups of sixteen block rows, so that the blocks that run
  * together share both a few rows of A and a few columns of B in L2. */
 struct TileAt { int m, n; };    /* first row and column of C */
 
 template <class Tile>
 TGC_DEV TileAt tile_at(int tile, int M, int N)
 {
-        constexpr int GROUP = 8;
+        constexpr int GROUP = TILE_GROUP;
         const int tm = (M + Tile::BM - 1) / Tile::BM, tn = (N + Tile::BN - 1) / Tile::BN;
         const int group = tile / (GROUP * tn), at = tile - group * (GROUP * tn);
         const int left = tm - group * GROUP, high = left < GROUP ? left : GROUP;
@@ -191,8 +215,18 @@ TGC_DEV int swizzle(int r, int c)
         return (r * N + (c ^ x)) * 16;
 }
 
+/* The same as wgmma wants it: a panel wider than 64 columns lies in blocks of 64, one after the other. */
+template <int ROWS, int COLS>
+TGC_DEV int swizzle_blocks(int r, int c)
+{
+        if constexpr (COLS < 64)
+                return swizzle<COLS>(r, c);
+        else
+                return c / 8 * (ROWS * 128) + swizzle<64>(r, c % 8);
+}
+
 /* Start the copies of the K-tile at k0 whose index is `part` modulo PARTS. */
-template <int PARTS, class P>
+template <int PARTS, bool BLOCKS, class P>
 TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
 {
         typedef decltype(p.src) Ptr;
@@ -204,7 +238,9 @@ TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
                 Ptr from;
                 const bool valid = p.source(i, k0, from);
                 const int c = P::col(i);
-                char *to = smem + swizzle<P::COLS>(P::row(i), c / 8) + c % 8 * 2;
+                const int at = BLOCKS ? swizzle_blocks<P::ROWS, P::COLS>(P::row(i), c / 8)
+                                      : swizzle<P::COLS>(P::row(i), c / 8);
+                char *to = smem + at + c % 8 * 2;
                 if constexpr (BYTES == 16)
                         cp_async16(to, from, valid);
                 else if constexpr (BYTES == 8)
@@ -337,8 +373,8 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
 #pragma unroll
         for (int s = 0; s < STAGES - 1; s++) {
                 if (kt0 + s < kt1) {
-                        panel_copy<1>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
-                        panel_copy<1>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1, false>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1, false>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
                 }
                 cp_async_commit();
         }
@@ -352,8 +388,8 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
 #pragma unroll
                 for (int ks = 0; ks < KS; ks++) {
                         if (kt + STAGES - 1 < kt1) {
-                                panel_copy<KS>(pa, smem + into, (kt + STAGES - 1) * Tile::BK, ks);
-                                panel_copy<KS>(pb, smem + into + Tile::A_BYTES, (kt + STAGES - 1) * Tile::BK, ks);
+                                panel_copy<KS, false>(pa, smem + into, (kt + STAGES - 1) * Tile::BK, ks);
+                                panel_copy<KS, false>(pb, smem + into + Tile::A_BYTES, (kt + STAGES - 1) * Tile::BK, ks);
                         }
                         if (ks == KS - 1) {
                                 /* This warp holds the last fragments of the stage: once all do, it may be
@@ -379,6 +415,74 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
         mma_tail<Tile>(acc, pa.first + m0, pb.first + n0, M, N, tail);
         __syncthreads();
 }
+
+/* ---- 16-bit on sm_90a: warpgroups ------------------------------------------ */
+
+#ifdef TGC_SM90A
+
+/* 16 of K at ks*16 of a panel whose rows on C's side start at smem.  KMAJOR: rows of BK, swizzled
+ * over 8 rows; otherwise rows of 64 of C's side, whose blocks of BK rows follow each other. */
+template <bool KMAJOR, int BK>
+TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
+{
+        if constexpr (KMAJOR)
+                return wgmma_desc(smem + ks * 32, 16, 8 * BK * 2, BK == 64 ? SWIZZLE_128 : SWIZZLE_64);
+        else
+                return wgmma_desc(smem + ks * 16 * 128, BK * 128, 1024, SWIZZLE_128);
+}
+
+/* mma_tile on the warpgroup's tensor cores.  Copies run AHEAD K-tiles in front: a stage is
+ * filled again once all groups have waited for the products that read it. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
+TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+{
+        constexpr int STAGES = Tile::STAGES, STAGE = Tile::A_BYTES + Tile::B_BYTES, AHEAD = STAGES - 1 - Tile::PENDING;
+        constexpr int BLOCK = 64 * Tile::BK * 2, LAST = (STAGES - 1) * STAGE;   /* 64 rows of A, in bytes */
+        const int warp = threadIdx.x >> 5;
+        float d[Tile::BN / 2], acc[1][Tile::BN / 8][4];
+
+#pragma unroll
+        for (int i = 0; i < Tile::BN / 2; i++)
+                d[i] = 0.f;
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++) {
+                if (kt0 + s < kt1) {
+                        panel_copy<1, true>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1, true>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
+                }
+                cp_async_commit();
+        }
+        int now = 0, into = AHEAD * STAGE;              /* byte offsets of the stages read and filled */
+        for (int kt = kt0; kt < kt1; kt++) {
+                cp_async_wait<AHEAD - 1>();
+                fence_proxy_async();
+                __syncthreads();
+                const char *a = smem + now + warp / 4 * BLOCK, *b = smem + now + Tile::A_BYTES;
+                wgmma_fence();
+#pragma unroll
+                for (int ks = 0; ks < Tile::BK / 16; ks++)
+                        wgmma<TRANS_A, !TRANS_B>(d, panel_desc<!TRANS_A, Tile::BK>(a, ks),
+                                                 panel_desc<TRANS_B, Tile::BK>(b, ks), 1, T());
+                wgmma_commit();
+                if (kt + AHEAD < kt1) {
+                        panel_copy<1, true>(pa, smem + into, (kt + AHEAD) * Tile::BK, 0);
+                        panel_copy<1, true>(pb, smem + into + Tile::A_BYTES, (kt + AHEAD) * Tile::BK, 0);
+                }
+                cp_async_commit();
+                wgmma_wait<Tile::PENDING>();
+                now = now == LAST ? 0 : now + STAGE;
+                into = into == LAST ? 0 : into + STAGE;
+        }
+        wgmma_wait<0>();
+        wgmma_hold(d);
+#pragma unroll
+        for (int i = 0; i < Tile::BN / 2; i++)
+                acc[0][i / 4][i % 4] = d[i];
+        mma_tail<Tile>(acc, pa.first + warp * 16, pb.first, M, N, tail);
+        __syncthreads();
+}
+
+#endif
 
 /* ---- float32: FMA units -------------------------------------------------- */
 
@@ -496,6 +600,10 @@ TGC_DEV void matmul_block(const T *a, long lda, RowsA rows_a, const T *b, long l
         const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
         if constexpr (Tile::SIMT)
                 fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+#ifdef TGC_SM90A
+        else if constexpr (Tile::WGMMA)
+                wgmma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+#endif
         else
                 mma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
 }

@@ -1,7 +1,10 @@
 /* matmul_bench.cu: speed and error of the matmul families on the GPU at hand.
  *
- *      nvcc -O3 -std=c++17 -arch=sm_90 -Icodegen/kernels -Iruntime -o matmul_bench tests/bench/matmul_bench.cu
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/kernels -Iruntime \
+ *           -o matmul_bench tests/bench/matmul_bench.cu
  *      ./matmul_bench [part of a line's name]
+ *
+ * -DBENCH_PART=1 or 2 builds half of the cases.
  *
  * Every line is one shape with one tile; the fastest tile of a shape is marked *.
  * Inputs are fresh normal numbers each run.  A time is the median of five replays
@@ -241,35 +244,51 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define EG(T, tile, E, P, N, K) { "expert_grad " #T " " #E "*" #N "x" #K "x" #P, #tile, (int)sizeof(T), 1, 0, N, K, P, \
         E, false, run_expert_grad<T, tile, E, N, K>, (const void *)k_expert_grad<T, tile, N, K>, tile::SMEM, 0 },
 
-#define BIG(TA, TB, M, N, K) MM(bf16, H128x256x64, TA, TB, M, N, K) MM(bf16, H128x256x32, TA, TB, M, N, K) \
-        MM(bf16, H128x128x64, TA, TB, M, N, K) MM(bf16, H128x128x32, TA, TB, M, N, K)
+#define BIG(TA, TB, M, N, K) MM(bf16, W128x256x64, TA, TB, M, N, K) MM(bf16, W128x256x32, TA, TB, M, N, K) \
+        MM(bf16, W128x128x64, TA, TB, M, N, K) MM(bf16, H128x128x64, TA, TB, M, N, K)
+#define SPLIT(M, N, K, S) SK(bf16, W128x256x64, 1, 0, M, N, K, S) SK(bf16, W128x256x32, 1, 0, M, N, K, S) \
+        SK(bf16, W128x128x64, 1, 0, M, N, K, S)
+#define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
+        MM(float, F16x64x32, TA, TB, M, N, K)
 #define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 4, 1) \
-        MV(T, M, N, K, 256, 2, 2) MV(T, M, N, K, 256, 2, 4) MV(T, M, N, K, 512, 2, 1)
+        MV(T, M, N, K, 256, 2, 2) MV(T, M, N, K, 256, 2, 4) MV(T, M, N, K, 128, 2, 1) MV(T, M, N, K, 128, 4, 2) \
+        MV(T, M, N, K, 256, 1, 2)
 
 static const Case cases[] = {
         /* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
-        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 3072, 768) BIG(0, 1, 32768, 768, 3072)
-        BIG(0, 1, 8192, 8192, 2048) BIG(0, 1, 8192, 2048, 8192) BIG(0, 1, 4096, 4096, 4096)
-        BIG(0, 0, 32768, 768, 3072) BIG(0, 0, 8192, 2048, 8192)
-        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 8192, 2048, 8192)
-        SK(bf16, H128x256x64, 1, 0, 3072, 768, 32768, 2) SK(bf16, H128x128x64, 1, 0, 3072, 768, 32768, 2)
-        SK(bf16, H128x128x32, 1, 0, 768, 768, 32768, 8) SK(bf16, H128x128x64, 1, 0, 768, 768, 32768, 8)
-        SK(bf16, H128x256x64, 1, 0, 768, 768, 32768, 8)
+#if BENCH_PART != 2
+        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 768, 768) BIG(0, 1, 32768, 3072, 768)
+        BIG(0, 1, 32768, 768, 3072) BIG(0, 1, 8192, 50304, 768)
+        BIG(0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048, 2048) BIG(0, 1, 8192, 16384, 2048)
+        BIG(0, 1, 8192, 2048, 8192) BIG(0, 1, 4096, 4096, 4096)
+        BIG(0, 0, 32768, 768, 2304) BIG(0, 0, 32768, 768, 3072) BIG(0, 0, 8192, 768, 50304) BIG(0, 0, 8192, 2048, 16384)
+        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192)
+#endif
+#if BENCH_PART != 1
+        SPLIT(2304, 768, 32768, 2) SPLIT(2304, 768, 32768, 5) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5)
+        SPLIT(768, 768, 32768, 4) SPLIT(768, 768, 32768, 7) SPLIT(3072, 2048, 8192, 2)
+        BIG(1, 0, 2304, 768, 32768) BIG(1, 0, 768, 768, 32768) BIG(1, 0, 2048, 2048, 8192) BIG(1, 0, 3072, 2048, 8192)
+        MM(bf16, W128x128x64, 0, 1, 512, 2048, 2048)
         MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048) MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048)
         MM(bf16, H64x64x64, 0, 1, 512, 2048, 2048)
         MM(bf16, H32x64x64, 0, 1, 32, 8192, 2048) MM(bf16, H16x64x64, 0, 1, 16, 8192, 2048)
         MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
         MM(float, F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096)
-        MM(float, F64x64x16, 0, 1, 1024, 512, 128) MM(float, F32x32x32, 0, 1, 1024, 512, 128)
-        SK(float, F32x32x32, 1, 0, 512, 128, 1024, 4) MM(float, F32x32x32, 1, 0, 512, 128, 1024)
+        FLOAT(0, 1, 1024, 128, 128) FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0, 1, 1024, 128, 512)
+        FLOAT(0, 0, 1024, 128, 384) FLOAT(1, 0, 512, 128, 1024)
+        SK(float, F32x32x32, 1, 0, 512, 128, 1024, 4) SK(float, F64x64x16, 1, 0, 512, 128, 1024, 8)
+        SK(float, F32x32x32, 1, 0, 128, 128, 1024, 8) MM(float, F32x32x32, 1, 0, 128, 128, 1024)
+        SK(float, F64x64x16, 0, 1, 1024, 128, 512, 4) SK(float, F32x32x32, 0, 1, 1024, 128, 512, 4)
         VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(bf16, 1, 2048, 8192)
-        VEC(bf16, 1, 8192, 2048) VEC(bf16, 1, 128256, 2048) VEC(bf16, 1, 2304, 768) VEC(bf16, 1, 768, 3072)
-        VEC(bf16, 4, 8192, 2048) VEC(bf16, 8, 8192, 2048) VEC(float, 1, 8192, 2048)
+        VEC(bf16, 1, 128256, 2048) VEC(bf16, 1, 2304, 768) VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768)
+        VEC(bf16, 1, 768, 3072) VEC(bf16, 1, 50304, 768)
+        MV(bf16, 4, 8192, 2048, 256, 2, 1) MV(bf16, 8, 8192, 2048, 256, 2, 1) MV(float, 1, 8192, 2048, 256, 2, 1)
         KN(bf16, 1, 8192, 2048, 256, 32) KN(bf16, 1, 8192, 2048, 256, 64) KN(bf16, 1, 2304, 768, 256, 32)
+        EX(bf16, W128x128x64, 8, 16384, 3072, 768)
         EX(bf16, H128x256x64, 8, 16384, 3072, 768) EX(bf16, H128x128x64, 8, 16384, 3072, 768)
-        EX(bf16, H128x128x32, 8, 16384, 3072, 768)
-        EG(bf16, H128x128x64, 8, 16384, 3072, 768) EG(bf16, H128x128x32, 8, 16384, 3072, 768)
+        EG(bf16, W128x128x64, 8, 16384, 3072, 768) EG(bf16, H128x128x64, 8, 16384, 3072, 768)
         EG(bf16, H128x256x64, 8, 16384, 3072, 768)
+#endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };
 

@@ -4,6 +4,7 @@
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate.h
  *          -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matmul_test.cu
  *      nvcc -std=c++17 -arch=sm_80 -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matmul_test.cu
+ *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
  * Inputs of the matmuls are small integers, so every sum is exact and results are
  * compared for equality.  What lies between the rows of a strided operand is NaN:
@@ -275,12 +276,20 @@ static void matmul_cases()
         matmul_transposes<f16, H32x64x64, 16, 8>(24, 72, 400);
         matmul_transposes<bf16, H16x64x64, 16, 1>(16, 64, 136);
         matmul_transposes<bf16, H16x128x64, 16, 8>(8, 200, 64);
+        matmul_transposes<bf16, W128x256x64, 16, 8>(136, 264, 200);
+        matmul_transposes<f16, W128x128x64, 16, 8>(264, 136, 520);
+        matmul_transposes<f16, W128x256x32, 16, 8>(264, 520, 136);
+        matmul_transposes<bf16, W128x256x32, 16, 8>(72, 128, 544);
+        matmul_transposes<bf16, W128x128x64, 16, 2>(72, 8, 64);
         /* odd sizes and a single row, column or k */
         matmul_transposes<bf16, H64x64x64, 8, 4>(68, 12, 100);
         matmul_transposes<f16, H64x64x64, 4, 2>(66, 70, 34);
         matmul_transposes<bf16, H64x64x64, 2, 1>(65, 67, 101);
         matmul_transposes<bf16, H16x64x64, 2, 1>(1, 1, 1);
         matmul_transposes<bf16, H128x128x64, 2, 1>(1, 131, 65);
+        matmul_transposes<bf16, W128x128x64, 8, 4>(132, 12, 100);
+        matmul_transposes<f16, W128x128x64, 4, 2>(66, 130, 34);
+        matmul_transposes<bf16, W128x128x64, 2, 1>(129, 131, 321);
         matmul_case<bf16, H16x64x64, false, true, 16, 1>(1, 1, 64);
         matmul_case<bf16, H64x64x64, false, true, 16, 1>(3, 7, 200);
         matmul_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);        /* three groups of block rows */
@@ -294,6 +303,7 @@ static void matmul_cases()
         matmul_transposes<float, F16x64x32, 4, 1>(1, 1, 1);
 
         matmul_case<bf16, H64x64x64, true, false, 16, 8>(72, 136, 1000, 3);
+        matmul_case<bf16, W128x128x64, true, false, 16, 8>(136, 264, 1000, 3);
         matmul_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);     /* more splits than K-tiles */
         matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 101, 2);
         matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
@@ -564,12 +574,15 @@ static void expert_cases()
         expert_case<bf16, H64x64x64, true, 0, true, 16, 8>(150, 5, 72, 136, 0);
         expert_case<f16, H16x64x64, false, 1, true, 16, 8>(70, 40, 64, 64, 39);
         expert_case<bf16, H128x128x64, true, 0, false, 16, 2>(300, 2, 130, 72, -1);
+        expert_case<bf16, W128x128x64, true, 2, true, 16, 8>(600, 5, 136, 264, 1);
+        expert_case<f16, W128x128x64, false, 0, false, 16, 8>(300, 3, 136, 72, -1);
         expert_case<bf16, H64x64x64, false, 2, false, 2, 1>(9, 3, 65, 33, 1);
         expert_case<float, F32x32x32, true, 3, true, 4, 1>(100, 70, 33, 35, 64);
         expert_case<float, F64x64x16, false, 0, false, 16, 4>(130, 1, 68, 36, -1);
         expert_case<bf16, H64x64x64, true, 2, false, 16, 8>(1, 256, 64, 64, 0);
 
         grad_case<bf16, H64x64x64, 0, 2, 16, 8>(300, 5, 72, 136, 2);
+        grad_case<bf16, W128x128x64, 1, 2, 16, 8>(500, 3, 136, 264, 1);
         grad_case<f16, H128x128x32, 1, 2, 16, 8>(100, 3, 136, 8, 0);
         grad_case<bf16, H64x64x64, 2, 0, 2, 1>(65, 2, 65, 67, -1);
         grad_case<float, F32x32x32, 1, 3, 4, 1>(100, 7, 33, 35, 6);
@@ -583,7 +596,8 @@ static void expert_cases()
 
 #define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem) \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name); \
-        static_assert(name::WARPS_M == wm && name::WARPS_N == wn && name::STAGES == stages, #name); \
+        static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name); \
+        static_assert(name::STAGES == stages, #name); \
         static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, #name); \
         static_assert(name::SIMT == (#class[0] == 'F'), #name);
 #include "matmul_tiles.def"

@@ -188,8 +188,8 @@ static int settings(Train *t, Err *e)
         t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;
         t->n_micro = o->rank ? (int)o->dim[1] : opt_int(a, O_ACCUM);
         t->max_steps = o->rank && !opt_set(a, O_MAX_ITERS) ? (int)o->dim[0] : opt_int(a, O_MAX_ITERS);
-        if (t->B > step->B || t->T > step->T)
-                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for up to %d x %d; compile with "
+        if (t->B != step->B || t->T != step->T)         /* training kernels know their sizes */
+                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for %d x %d; compile with "
                                "--batch-size %d --block-size %d", t->B, t->T, step->B, step->T, t->B, t->T);
         t->schedule = (Schedule){
                 .lr = opt_num(a, O_LR), .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,

@@ -1,0 +1,328 @@
+/* cmd_check.c: tgc check: every program of the plan against the reference.
+ *
+ * Weights are the initial ones with noise added, so that no bias is zero and no
+ * gain is one.  An error is the largest difference, over the largest value of the
+ * reference; gradients that are nearly nothing beside the others count against a
+ * hundredth of the largest gradient (a key's bias has no gradient at all). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/ck_tensor.h"
+#include "oracle.h"
+#include "work.h"
+
+typedef struct Check {
+        const Args *a;
+        Session    *s;
+        const Manifest *m;
+        const Section *ir;
+        double      tolerance;
+        double     *x;                  /* one parameter, double */
+        float      *f;                  /* and float */
+        int         bad, compared;
+        cJSON      *list;               /* for --json, else NULL */
+} Check;
+
+/* The reference is slow: beyond this many operations it is not asked. */
+static const double MAX_WORK = 4e12;
+
+/* Numbers without a pattern, the same everywhere. */
+static uint64_t hash(uint64_t x)
+{
+        x = (x ^ x >> 31) * 0x7fb5d329728ea185u;
+        x = (x ^ x >> 27) * 0x81dadef4bc2dd44du;
+        return x ^ x >> 33;
+}
+
+static void result(Check *c, const char *program, const char *what, double err, double tolerance)
+{
+        bool ok = err <= tolerance;             /* a NaN is not */
+        c->bad += !ok;
+        c->compared++;
+        if (c->list) {
+                cJSON *o = cJSON_CreateObject();
+                cJSON_AddStringToObject(o, "program", program);
+                cJSON_AddStringToObject(o, "output", what);
+                cJSON_AddNumberToObject(o, "relative_error", err);
+                cJSON_AddBoolToObject(o, "ok", ok);
+                cJSON_AddItemToArray(c->list, o);
+        } else {
+                printf("%-8s %-44s %10.2e  %s\n", program, what, err, ok ? "ok" : "DIFFERS");
+        }
+}
+
+static double largest(const double *v, int64_t n)
+{
+        double x = 0;
+        for (int64_t i = 0; i < n; i++)
+                x = fabs(v[i]) > x ? fabs(v[i]) : x;
+        return x;
+}
+
+static double rel_error(const float *got, const double *want, int64_t n, double least)
+{
+        double scale = largest(want, n), worst = 0;
+        if (scale < least)
+                scale = least;
+        for (int64_t i = 0; i < n; i++) {
+                double d = fabs((double)got[i] - want[i]);
+                if (!(d <= worst))
+                        worst = d;
+                if (isnan(worst))
+                        return NAN;
+        }
+        return scale > 0 ? worst / scale : worst;
+}
+
+/* ---- the same weights on both sides ---- */
+
+static int disturb(Check *c, uint64_t seed, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < c->m->n_params && !code; i++) {
+                uint64_t n = c->m->param[i].count;
+                if ((code = session_param_get(c->s, i, c->f, e)))
+                        break;
+                for (uint64_t k = 0; k < n; k++)
+                        c->f[k] += 0.1f * ((float)(hash(hash(seed + (uint64_t)i) + k) >> 40) / (1 << 24) - 0.5f);
+                code = session_param_set(c->s, i, c->f, e);
+        }
+        return code;
+}
+
+/* What the device computes with: the stored weight, rounded to the plan's dtype. */
+static int give_weights(Check *c, Oracle *o, Err *e)
+{
+        static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
+        int code = TGC_OK;
+        for (int i = 0; i < c->m->n_params && !code; i++) {
+                uint64_t n = c->m->param[i].count;
+                if ((code = session_part_read(c->s, PART_WEIGHT, i, c->x, e)))
+                        break;
+                ck_convert(c->f, CK_F32, c->x, dtype[c->m->dtype], n, 1);
+                for (uint64_t k = 0; k < n; k++)
+                        c->x[k] = c->f[k];
+                code = oracle_set(o, c->m->param[i].name, c->x, (int64_t)n, e);
+        }
+        return code;
+}
+
+static int set_ints(Oracle *o, const char *leaf, const int *v, int n, Err *e)
+{
+        double *x = malloc((size_t)n * sizeof *x);
+        if (!x)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
+        for (int i = 0; i < n; i++)
+                x[i] = v[i];
+        int code = oracle_set(o, leaf, x, n, e);
+        free(x);
+        return code;
+}
+
+/* An oracle that has run. */
+static int consult(Check *c, Oracle **o, bool grads, int B, int T, const int *ids, const int *targets, Err *e)
+{
+        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, e);
+        if (code || (code = give_weights(c, *o, e)) || (code = set_ints(*o, "ids", ids, B * T, e)))
+                return code;
+        if ((code = set_ints(*o, "targets", targets, B * T, e)))
+                return code;
+        return oracle_run(*o, e);
+}
+
+static int random_ids(const Check *c, int n, uint64_t seed, int **ids, Err *e)
+{
+        *ids = malloc((size_t)n * sizeof **ids);
+        if (!*ids)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
+        for (int i = 0; i < n; i++)
+                (*ids)[i] = (int)(hash(seed * 1000003 + (uint64_t)i) % (uint64_t)c->m->vocab);
+        return TGC_OK;
+}
+
+/* ---- training ---- */
+
+static int check_grads(Check *c, Oracle *o, Err *e)
+{
+        double most = 0;
+        int64_t n;
+        int code = TGC_OK;
+        for (int i = 0; i < c->m->n_params; i++) {
+                const double *g = oracle_grad(o, c->m->param[i].name, &n);
+                double x = g ? largest(g, n) : 0;
+                most = x > most ? x : most;
+        }
+        for (int i = 0; i < c->m->n_params && !code; i++) {
+                const Param *p = &c->m->param[i];
+                const double *g = oracle_grad(o, p->name, &n);
+                char what[64];
+                if (!p->trainable || !g || (uint64_t)n != p->count)
+                        continue;
+                if (!(code = session_part_read(c->s, PART_GRAD, i, c->f, e))) {
+                        snprintf(what, sizeof what, "d %.60s", p->name);
+                        result(c, "step", what, rel_error(c->f, g, n, most * 0.01), c->tolerance);
+                }
+        }
+        return code;
+}
+
+static void check_loss(Check *c, Oracle *o, const char *program, const char *name, double got)
+{
+        int64_t n;
+        const double *want = oracle_output(o, name, &n);
+        float x = (float)got;
+        if (want && n == 1)
+                result(c, program, name, rel_error(&x, want, 1, 0.01), c->tolerance);
+}
+
+static int check_step(Check *c, uint64_t seed, Err *e)
+{
+        const Prog *p = program_find(session_program(c->s), "step");
+        int B = p->B, T = p->T, *ids = NULL, *targets = NULL;
+        double loss;
+        uint64_t counted;
+        TrainResult r;
+        Oracle *o = NULL;
+        if (6.0 * (double)c->m->n_all * B * T > MAX_WORK)
+                return err_set(e, TGC_USAGE, "check: a step of %d x %d tokens is too much for the reference; give the model, "
+                               "which is then compiled small, or compile with --batch-size 2 --block-size 16", B, T);
+        int code = random_ids(c, B * T, seed, &ids, e);
+        if (!code)
+                code = random_ids(c, B * T, seed + 1, &targets, e);
+        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8 };
+        if (!code && !(code = session_train_step(c->s, &in, &r, e)) && !(code = consult(c, &o, true, B, T, ids, targets, e))) {
+                check_loss(c, o, "step", "loss", r.loss);
+                check_loss(c, o, "step", "aux_loss", r.aux_loss);
+                code = check_grads(c, o, e);
+        }
+        oracle_free(o);
+        o = NULL;
+        if (!code && session_has(c->s, "eval") && !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e))
+            && !(code = consult(c, &o, false, B, T, ids, targets, e)))
+                check_loss(c, o, "eval", "loss", loss);
+        oracle_free(o);
+        free(ids);
+        free(targets);
+        return code;
+}
+
+/* ---- inference ---- */
+
+static int one_token(void *user, int i, const int *token, int B)
+{
+        (void)user, (void)i, (void)token, (void)B;
+        return 1;
+}
+
+/* The logits of the last token, by way of the cache. */
+static int check_decode(Check *c, const double *want, const int *ids, int n, float *logits, Err *e)
+{
+        const char *prog = session_has(c->s, "decode1") ? "decode1" : "decode";
+        Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
+        int V = c->m->vocab, code = session_reset(c->s, e);
+        if (code || (code = session_prefill(c->s, ids, 1, n, e)) || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
+                return code;
+        if ((code = session_read(c->s, prog, "logits", logits, (size_t)V * sizeof *logits, e)))
+                return code;
+        result(c, "decode", "logits", rel_error(logits, want + (int64_t)(n - 1) * V, V, 0), c->tolerance);
+        return TGC_OK;
+}
+
+static int check_infer(Check *c, uint64_t seed, Err *e)
+{
+        int n = opt_int(c->a, O_TOKENS), *ids = NULL;
+        int64_t count;
+        Oracle *o = NULL;
+        if (n >= c->m->ctx)
+                n = c->m->ctx > 1 ? c->m->ctx - 1 : 1;
+        size_t elems = (size_t)n * (size_t)c->m->vocab;
+        float *logits = malloc(elems * sizeof *logits);
+        int code = logits ? random_ids(c, n, seed, &ids, e) : err_set(e, TGC_NO_MEMORY, "no memory for logits");
+        if (!code)
+                code = consult(c, &o, false, 1, n, ids, ids, e);
+        const double *want = code ? NULL : oracle_output(o, "logits", &count);
+        if (!code && (!want || (size_t)count != elems))
+                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want ? (long long)count : 0, elems);
+        if (!code && session_has(c->s, "score") && !(code = session_score(c->s, ids, n, logits, NULL, e)))
+                result(c, "score", "logits", rel_error(logits, want, count, 0), c->tolerance);
+        if (!code)
+                code = check_decode(c, want, ids, n, logits, e);
+        oracle_free(o);
+        free(logits);
+        free(ids);
+        return code;
+}
+
+/* ---- all ---- */
+
+static int check_all(Check *c, Err *e)
+{
+        static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 };
+        uint64_t most = 1, seed = (uint64_t)c->a->v[O_TRAIN_SEED].i;
+        c->m = session_manifest(c->s);
+        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : by_dtype[c->m->dtype];
+        for (int i = 0; i < c->m->n_params; i++)
+                most = c->m->param[i].count > most ? c->m->param[i].count : most;
+        c->x = malloc(most * sizeof *c->x);
+        c->f = malloc(most * sizeof *c->f);
+        if (!c->x || !c->f)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements", (unsigned long long)most);
+        int code = disturb(c, seed, e);
+        if (!code && session_mode(c->s) & SESSION_TRAIN && session_has(c->s, "step"))
+                code = check_step(c, seed, e);
+        if (!code && session_mode(c->s) & SESSION_INFER && session_has(c->s, "decode"))
+                code = check_infer(c, seed, e);
+        return code;
+}
+
+static int report(Check *c, Err *e)
+{
+        int code = TGC_OK;
+        if (c->list) {
+                cJSON *o = cJSON_CreateObject();
+                cJSON_AddStringToObject(o, "device", dev_name(session_device(c->s)));
+                cJSON_AddNumberToObject(o, "tolerance", c->tolerance);
+                cJSON_AddNumberToObject(o, "differ", c->bad);
+                cJSON_AddItemToObject(o, "results", c->list);
+                code = json_print(o, e);
+                c->list = NULL;
+        } else {
+                printf("%d of %d agree within %g on %s\n", c->compared - c->bad, c->compared, c->tolerance,
+                       dev_name(session_device(c->s)));
+        }
+        if (!code && c->bad)
+                code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than %g", c->bad,
+                               c->compared, c->tolerance);
+        return code;
+}
+
+int cmd_check(const Args *a, Err *e)
+{
+        Args small = *a;
+        Loaded l;
+        char path[4400];
+        ModelKind kind;
+        int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
+        if (code)
+                return code;
+        if (kind != MODEL_PLAN) {                       /* sizes the reference can follow, odd on purpose */
+                if (!opt_set(a, O_BATCH))
+                        small.v[O_BATCH].i = 2;
+                if (!opt_set(a, O_BLOCK))
+                        small.v[O_BLOCK].i = opt_int(a, O_TOKENS);
+        }
+        if ((code = load(&l, &small, &(LoadHow){ .no_weights = true, .mode = BUILD_INFER | BUILD_TRAIN }, e)))
+                return code;
+        Check c = { .a = a, .ir = plan_find(&l.plan, "ir"), .list = opt_flag(a, O_JSON) ? cJSON_CreateArray() : NULL };
+        if (!c.ir)
+                code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with", path);
+        if (!code && !(code = open_session(&c.s, &l.plan, a, 0, (uint64_t)a->v[O_TRAIN_SEED].i, e))
+            && !(code = check_all(&c, e)))
+                code = report(&c, e);
+        cJSON_Delete(c.list);
+        session_close(c.s);
+        free(c.x);
+        free(c.f);
+        loaded_free(&l);
+        return code;
+}

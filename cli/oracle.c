@@ -1,0 +1,131 @@
+/* oracle.c: the evaluator behind oracle.h; knows the compiler, not the runtime. */
+#include "oracle.h"
+#include <stdlib.h>
+#include <string.h>
+#include "../compiler/compiler.h"
+
+struct Oracle {
+        Graph *g;
+        Eval  *eval;
+};
+
+/* The text of the first graph: up to a brace that stands alone. */
+static char *first_graph(const char *ir, size_t n)
+{
+        char *s = malloc(n + 1), *end;
+        if (!s)
+                return NULL;
+        memcpy(s, ir, n);
+        s[n] = 0;
+        if ((end = strstr(s, "\n}\n")))
+                end[3] = 0;
+        return s;
+}
+
+static int fail(const Diag *d, Err *e)
+{
+        return err_set(e, d->code ? d->code : TGC_FAIL, "%s", d->msg);
+}
+
+/* With the sizes known, since gradients of means need them. */
+static Ref visit_sizes(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const Sizes *s = ctx;
+        Ref n = graph_copy_node(old, r, g, map);
+        Type *t = &NODE(g, n)->type;
+        for (int i = 0; i < t->rank; i++)
+                for (int k = 0; k < N_SYM; k++)
+                        while (t->dim[i].e[k] && s->v[k]) {
+                                t->dim[i].n *= s->v[k];
+                                t->dim[i].e[k]--;
+                        }
+        return n;
+}
+
+static void keep_losses(Graph *g)
+{
+        int k = 0;
+        for (int i = 0; i < g->n_out; i++)
+                if (!strcmp(g->out[i].name, "loss") || !strcmp(g->out[i].name, "aux_loss"))
+                        g->out[k++] = g->out[i];
+        g->n_out = k;
+        graph_sweep(g);
+}
+
+int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e)
+{
+        Diag d = { 0 };
+        char *text = first_graph(ir, n);
+        Oracle *o = *out = calloc(1, sizeof *o);
+        Arena *volatile tmp = NULL;
+        if (!text || !o) {
+                free(text);
+                return err_set(e, TGC_NO_MEMORY, "no memory for the reference");
+        }
+        EvalCtx c = { .sizes = { { B, T, T } }, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / ((double)B * T),
+                      .seed = { seed[0], seed[1] } };
+        if (!DIAG_CATCH(&d)) {
+                free(text);
+                arena_free(tmp);
+                oracle_free(o);
+                *out = NULL;
+                return fail(&d, e);
+        }
+        o->g = graph_parse(text, "ir");
+        if (grads) {
+                tmp = arena_new();
+                keep_losses(o->g);
+                graph_rebuild(o->g, visit_sizes, &c.sizes);
+                o->g->sizes = c.sizes;
+                differentiate(o->g, tmp);
+        }
+        o->eval = eval_new(o->g, &c);
+        diag_end(&d);
+        if (tmp)
+                arena_free(tmp);
+        free(text);
+        return TGC_OK;
+}
+
+void oracle_free(Oracle *o)
+{
+        if (!o)
+                return;
+        if (o->eval)
+                eval_free(o->eval);
+        if (o->g)
+                graph_free(o->g);
+        free(o);
+}
+
+int oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e)
+{
+        Diag d = { 0 };
+        if (!graph_find(o->g, leaf))
+                return TGC_OK;
+        if (!DIAG_CATCH(&d))
+                return fail(&d, e);
+        eval_set(o->eval, leaf, v, n);
+        diag_end(&d);
+        return TGC_OK;
+}
+
+int oracle_run(Oracle *o, Err *e)
+{
+        Diag d = { 0 };
+        if (!DIAG_CATCH(&d))
+                return fail(&d, e);
+        eval_run(o->eval);
+        diag_end(&d);
+        return TGC_OK;
+}
+
+const double *oracle_output(Oracle *o, const char *name, int64_t *n)
+{
+        return graph_out(o->g, name) ? eval_output(o->eval, name, n) : NULL;
+}
+
+const double *oracle_grad(Oracle *o, const char *param, int64_t *n)
+{
+        return eval_grad(o->eval, param, n);
+}

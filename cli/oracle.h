@@ -1,0 +1,23 @@
+/* oracle.h: the double-precision evaluator, for those who know the runtime only. */
+#ifndef TGC_ORACLE_H
+#define TGC_ORACLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "../runtime/err.h"
+
+typedef struct Oracle Oracle;
+
+/* ir: a plan's section, whose first graph is the whole model.  grads: gradients of
+ * its loss are wanted.  B and T are this oracle's sizes. */
+int  oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e);
+void oracle_free(Oracle *o);                                            /* NULL is fine */
+/* A leaf by name; what the graph does not have is passed over. */
+int  oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e);
+int  oracle_run(Oracle *o, Err *e);
+/* NULL: there is none.  The evaluator's memory. */
+const double *oracle_output(Oracle *o, const char *name, int64_t *n);
+const double *oracle_grad(Oracle *o, const char *param, int64_t *n);
+
+#endif

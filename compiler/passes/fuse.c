@@ -33,6 +33,7 @@ typedef struct Fuse {
         Ref    *before;                 /* accum -> the accum of the same parameter before it */
         int    *mark, stamp;
         Ref    *only_reader;            /* -1: several */
+        Span   *dom;                    /* node -> its columns among those of its kernel */
 } Fuse;
 
 static bool takes_tail(const Graph *g, Ref anchor, Ref root)
@@ -160,8 +161,15 @@ static Ref tail_root(Fuse *f, int id, Ref r)
         return 0;
 }
 
-/* May member r join kernel id?  Gives a reason where not. */
-static const char *join(Fuse *f, Ref r, int id)
+/* Columns s of base b as columns of the kernel. */
+static Span within(const Fuse *f, Ref b, Span s)
+{
+        Span d = f->dom[b];
+        return d.step ? (Span){ d.start + s.start * d.step, s.len, d.step * s.step } : s;
+}
+
+/* May member r join kernel id?  Gives a reason where not; else the columns r will have. */
+static const char *join(Fuse *f, Ref r, int id, Span *dom)
 {
         Graph *g = f->g;
         const Node *n = NODE(g, r);
@@ -191,6 +199,7 @@ static const char *join(Fuse *f, Ref r, int id)
                         return "frequencies are read from memory";
                 if (!seen(f, id, in, NULL, &s))
                         return "it sees the value through a view that a tail cannot follow";
+                s = within(f, b, s);
                 if (k->anchor) {
                         Ref t = tail_root(f, id, in);
                         Ref ao = t ? anchor_output(g, t) : 0;
@@ -222,6 +231,9 @@ static const char *join(Fuse *f, Ref r, int id)
                 return "it reads nothing of that kernel";
         if (outside > MAX_READS)
                 return "it reads too many values";
+        *dom = first;
+        if (n->op == OP_INTERLEAVE)                     /* two halves become the whole again, or a whole twice as long */
+                *dom = (Span){ first.step == 2 ? first.start & ~(int64_t)1 : first.start, first.len * 2, 1 };
         return NULL;
 }
 
@@ -286,14 +298,16 @@ static void place_member(Fuse *f, Ref r, int level)
         Graph *g = f->g;
         const Node *n = NODE(g, r);
         int best = 0;
+        Span dom = { 0 };
         bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 && is_row_anchor(g, f->only_reader[r]);
         for (int i = n->n_in - 1; level && i >= 0; i--) {
                 Ref b = value_base(g, n->in[i]);
                 int id = NODE(g, b)->group;
                 const char *no;
+                Span s;
                 if (!id || id == best)
                         continue;
-                if ((no = join(f, r, id))) {
+                if ((no = join(f, r, id, &s))) {
                         refuse(f, r, id, no);
                         continue;
                 }
@@ -302,8 +316,9 @@ static void place_member(Fuse *f, Ref r, int level)
                         continue;
                 }
                 if (!best || f->gr[id].anchor || id > best)
-                        best = id;
+                        best = id, dom = s;
         }
+        f->dom[r] = dom;
         if (!best)
                 best = new_group(f, 0, r);
         enter(f, r, best);
@@ -400,6 +415,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
         f.before = arena_alloc(tmp, n * sizeof *f.before);
         f.mark = arena_alloc(tmp, n * sizeof *f.mark);
         f.only_reader = arena_alloc(tmp, n * sizeof *f.only_reader);
+        f.dom = arena_alloc(tmp, n * sizeof *f.dom);
         graph_count_uses(g);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 NODE(g, r)->group = 0;

@@ -301,6 +301,46 @@ TEST(passes_take_every_model)
         }
 }
 
+static void compile_both(Model *m, Compiled *out)
+{
+        CompileOptions o = { .dtype = DT_BF16, .opt = 3, .infer = true, .train = true, .batch = 2, .ctx = 32,
+                             .block = 16,
+                             .cpu = true, .cuda = true };
+        Diag d;
+        volatile bool done = false;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                compile(m, &o, out);
+                done = true;
+                diag_end(&d);
+        }
+        CHECK_MSG(done, "%s", d.msg);
+}
+
+/* Whichever way a model is written, the plan is the same to the byte. */
+TEST(lua_and_json_compile_alike)
+{
+        static Compiled a, b;
+        char msg[2048] = "";
+        Text json = { 0 };
+        Model *m = lua("models/llama.lua", &all[1].tiny), *back;
+        write_json(m, &json);
+        back = from_json(json.s, msg);
+        CHECK_MSG(back, "%s", msg);
+        compile_both(m, &a);
+        compile_both(back, &b);
+        const Text *x[] = { &a.manifest, &a.consts, &a.ir, &a.program[0], &a.program[1], &a.source[0], &a.source[1] };
+        const Text *y[] = { &b.manifest, &b.consts, &b.ir, &b.program[0], &b.program[1], &b.source[0], &b.source[1] };
+        for (int i = 0; i < 7; i++)
+                CHECK_MSG(x[i]->n && x[i]->n == y[i]->n && !memcmp(x[i]->s, y[i]->s, x[i]->n),
+                          "part %d of the plan differs", i);
+        text_free(&json);
+        compiled_free(&a);
+        compiled_free(&b);
+        model_free(m);
+        model_free(back);
+}
+
 /* Numbers ------------------------------------------------------------------------ */
 
 typedef struct Loaded { Model *m; WeightParam *p; float **data; int n; } Loaded;

@@ -28,6 +28,7 @@ typedef struct File {
         int        *line;               /* of each node's brace, in order */
         int         n_lines;
         size_t      n_const;
+        int         n_params;
 } File;
 
 static Loc place(const File *f, int line) { return (Loc){ f->path, line, 0 }; }
@@ -220,6 +221,8 @@ static void read_one(File *f, int line, const cJSON *o)
                 error_at(place(f, line), "%%%s: unknown op '%.100s'", name, text);
         if (!op_is_public(op))
                 error_at(place(f, line), "%%%s: '%s' is made by the compiler and cannot stand in a model", name, text);
+        if (op == OP_PARAM && ++f->n_params > READ_MAX_PARAMS)
+                error_at(place(f, line), "the graph has more than %d parameters", READ_MAX_PARAMS);
         read_inputs(f, line, name, need_list(f, line, o, "in", name), in, &n);
         read_attr(f, line, op, cJSON_GetObjectItemCaseSensitive(o, "attr"), &a);
         if (type)
@@ -296,6 +299,8 @@ static void read_map(File *f, const cJSON *list)
 {
         static const char *const keys[] = { "param", "rows", "from", "optional", NULL };
         const cJSON *c;
+        if (cJSON_GetArraySize(list) > READ_MAX_MAP)
+                error_at(place(f, 0), "the map has more than %d lines", READ_MAX_MAP);
         cJSON_ArrayForEach(c, list) {
                 MapLine line = { .step = 1 };
                 need_keys(f, 0, c, keys, "a line of the map");

@@ -27,6 +27,8 @@ static const char **keys_of(lua_State *L, int i, int *n)
         *n = 0;
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
                 cap++;
+        if (cap > READ_MAX_KEYS)
+                luaL_error(L, "a table of parameters or outputs has more than %d keys", READ_MAX_KEYS);
         key = arena_alloc(reader_of(L)->m->arena, (size_t)(cap + 1) * sizeof *key);
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
                 if (lua_type(L, -2) == LUA_TSTRING) {

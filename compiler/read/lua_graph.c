@@ -514,8 +514,8 @@ static int from(lua_State *L)
                 }
         }
         line.rest = lua_pushfstring(L, line.optional ? "=? %s" : "= %s", text);
-        if (r->m->n_map >= READ_MAX_NODES)
-                return luaL_error(L, "from: the map has more than %d lines", READ_MAX_NODES);
+        if (r->m->n_map >= READ_MAX_MAP)
+                return luaL_error(L, "from: the map has more than %d lines", READ_MAX_MAP);
         model_map(r->m, line);
         lua_settop(L, 1);
         return 1;
@@ -598,6 +598,8 @@ static int param(lua_State *L)
         static const char *const known[] = { "std", "init", "uniform", "value", "trainable", "decay", NULL };
         Call c = call_of(OP_PARAM);
         const char *name = luaL_checkstring(L, 1);
+        if (++reader_of(L)->n_params > READ_MAX_PARAMS)
+                return luaL_error(L, "param: the model has more than %d parameters", READ_MAX_PARAMS);
         c.typed = true;
         c.type = shape_at(L, 2, DT_F32);
         for (int i = 0; i < c.type.rank; i++)

@@ -139,11 +139,11 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
                 lua_remove(r->L, base);
                 return true;
         }
-        if (rc == LUA_ERRMEM || !r->msg[0]) {           /* no handler ran */
+        if (!r->msg[0]) {                               /* the handler did not run, or had no room to */
                 const char *file = r->last.file ? r->last.file : r->path ? r->path : "model";
                 r->code = 3;
-                snprintf(r->msg, sizeof r->msg, "%s:%d: error: the model needs more than %d MiB", file,
-                         r->last.line ? r->last.line : 1, MEMORY_SOFT >> 20);
+                snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file, r->last.line ? r->last.line : 1,
+                         rc == LUA_ERRMEM ? "the model needs more than 256 MiB" : "calls are nested too deep");
         }
         return false;
 }

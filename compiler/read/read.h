@@ -8,6 +8,9 @@
 /* Limits on models, which may come from strangers. */
 enum {
         READ_MAX_NODES = 1 << 20,
+        READ_MAX_PARAMS = 1 << 14,
+        READ_MAX_MAP   = 1 << 17,               /* lines of the weight map */
+        READ_MAX_KEYS  = 1 << 12,               /* of a table that the reader sorts */
         READ_MAX_CONST = 1 << 24,               /* numbers in all constants together */
         READ_MAX_TEXT  = 64 << 20,              /* bytes of a JSON graph */
         READ_MAX_LUA   = 4 << 20                /* bytes of a Lua file */
@@ -45,6 +48,7 @@ typedef struct Reader {
         const char *family;                     /* may be NULL */
         const struct cJSON *config;             /* of a family; NULL for a file */
         size_t     memory, n_const;
+        int        n_params;
         int64_t    steps;
         Loc        last;                        /* where the code was a moment ago, for memory errors */
         Names      used;                        /* names given to nodes: highest suffix handed out */

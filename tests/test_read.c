@@ -621,13 +621,13 @@ TEST(lhk_gpt_vectors)
         model_free(m);
 }
 
-/* The first step of a training run: mean cross-entropy and balance loss of its first batch. */
-static void check_loss(Loaded l, const char *run, int tokens, double aux_coef)
+typedef struct Batch { int n, tokens; double *ids, *targets; } Batch;
+
+/* The batch of a run's first step: characters from the starts, and those after them. */
+static Batch first_batch(const char *run, int tokens)
 {
-        char path[256], *text = slurp(DATA "text/tinyshakespeare.txt"), *csv;
+        char path[256], *text = slurp(DATA "text/tinyshakespeare.txt");
         int id[256] = { 0 }, k = 0;
-        int64_t count;
-        double *ids, *targets, lr, want, want_aux;
         Npy starts = { 0 };
         for (const char *s = text; *s; s++)
                 id[(unsigned char)*s] = 1;
@@ -636,70 +636,87 @@ static void check_loss(Loaded l, const char *run, int tokens, double aux_coef)
         CHECK(k == 65);
         snprintf(path, sizeof path, DATA "training/%s/starts.npy", run);
         CHECK_MSG(!npy_open(&starts, path, &err), "%s", err.msg);
-        int batch = (int)(starts.dim[1] * starts.dim[2]);
-        ids = calloc((size_t)(batch * tokens), sizeof *ids);
-        targets = calloc((size_t)(batch * tokens), sizeof *targets);
-        for (int i = 0; i < batch * tokens; i++) {
+        Batch b = { (int)(starts.dim[1] * starts.dim[2]), tokens, NULL, NULL };
+        b.ids = calloc((size_t)(b.n * tokens), sizeof *b.ids);
+        b.targets = calloc((size_t)(b.n * tokens), sizeof *b.targets);
+        for (int i = 0; i < b.n * tokens; i++) {
                 const char *at = text + starts.u.i64[i / tokens] + i % tokens;
-                ids[i] = id[(unsigned char)at[0]];
-                targets[i] = id[(unsigned char)at[1]];
+                b.ids[i] = id[(unsigned char)at[0]];
+                b.targets[i] = id[(unsigned char)at[1]];
         }
+        npy_close(&starts);
+        free(text);
+        return b;
+}
+
+/* The first step of a training run in PyTorch: mean cross-entropy, balance loss, and every gradient, clipped to
+ * norm 1, after the passes that come before kernels.  The gradients' file may spell names in its own way. */
+static void check_step(Model *m, Model *spelled, const char *weights, const char *run, int tokens, double aux_coef)
+{
+        char path[256], *csv;
+        int64_t count;
+        double lr, want, want_aux, want_norm, norm = 0, worst = 0;
+        run_passes(m, run);
+        run_passes(spelled, run);
+        Loaded l = load(m, weights), g;
+        snprintf(path, sizeof path, DATA "training/%s/grad_step0_clipped.safetensors", run);
+        g = load(spelled, path);
         snprintf(path, sizeof path, DATA "training/%s/loss.csv", run);
         csv = slurp(path);
-        CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf", &lr, &want, &want_aux) == 3);
-        Eval *e = evaluate(&l, batch, tokens, ids, targets);
+        CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf,%lf", &lr, &want, &want_aux, &want_norm) == 4);
+        free(csv);
+        Batch b = first_batch(run, tokens);
+        Eval *e = evaluate(&l, b.n, tokens, b.ids, b.targets);
         double aux = aux_coef ? eval_output(e, "aux_loss", &count)[0] : 0;
         double loss = eval_output(e, "loss", &count)[0] - aux_coef * aux;
         CHECK_MSG(fabs(loss - want) < 1e-5, "%s: loss %.8f, not %.8f", run, loss, want);
         CHECK_MSG(fabs(aux - want_aux) < 1e-5, "%s: balance loss %.8f, not %.8f", run, aux, want_aux);
+        CHECK(l.n == g.n);
+        for (int i = 0; i < l.n; i++) {
+                const double *d = eval_grad(e, l.p[i].name, &count);
+                CHECK_MSG(d && !strcmp(l.p[i].name, g.p[i].name), "%s: no gradient of %s", run, l.p[i].name);
+                for (int64_t k = 0; k < count; k++)
+                        norm += d[k] * d[k];
+        }
+        norm = sqrt(norm);
+        CHECK_MSG(fabs(norm - want_norm) < 1e-4, "%s: gradient's norm %.8f, not %.8f", run, norm, want_norm);
+        for (int i = 0; i < l.n; i++) {
+                const double *d = eval_grad(e, l.p[i].name, &count);
+                for (int64_t k = 0; k < count; k++)
+                        worst = fmax(worst, fabs(d[k] / fmax(norm, 1) - g.data[i][k]));
+        }
+        /* single gradients are around 1e-3; float32 sums over the batch leave 1e-6 */
+        CHECK_MSG(worst < 2e-6, "%s: a gradient differs by %g", run, worst);
         eval_free(e);
-        npy_close(&starts);
+        free(b.ids);
+        free(b.targets);
         unload(&l);
-        free(ids);
-        free(targets);
-        free(text);
-        free(csv);
+        unload(&g);
 }
 
-TEST(first_loss_gpt2)
+static void check_hf_step(const char *run, int tokens, const Defines *spelling, double aux_coef)
 {
+        char path[256];
         NEED_DATA();
-        check_loss(load(hf_model(DATA "training/gpt2/init", NULL), DATA "training/gpt2/init"), "gpt2", 48, 0);
+        snprintf(path, sizeof path, DATA "training/%s/init", run);
+        check_step(hf_model(path, NULL), hf_model(path, spelling), path, run, tokens, aux_coef);
 }
 
-TEST(first_loss_llama)
+TEST(first_step_gpt2) { check_hf_step("gpt2", 48, NULL, 0); }
+TEST(first_step_llama) { check_hf_step("llama_accum2", 48, NULL, 0); }
+
+TEST(first_step_mixtral)
 {
-        NEED_DATA();
-        check_loss(load(hf_model(DATA "training/llama_accum2/init", NULL), DATA "training/llama_accum2/init"),
-                   "llama_accum2",
-                   48, 0);
+        static const Defines stacked = { { "spelling=stacked" } };
+        check_hf_step("mixtral_aux", 32, &stacked, 0.01);
 }
 
-TEST(first_loss_mixtral)
-{
-        NEED_DATA();
-        check_loss(load(hf_model(DATA "training/mixtral_aux/init", NULL), DATA "training/mixtral_aux/init"),
-                   "mixtral_aux",
-                   32, 0.01);
-}
-
-TEST(first_loss_naive)
+TEST(first_step_naive)
 {
         static const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=64", "dropout=0" } };
         NEED_DATA();
-        check_loss(load(lua("models/naive_gpt.lua", &d), DATA "training/naive_postnorm/init.safetensors"),
-                   "naive_postnorm",
-                   32, 0);
-}
-
-/* Stacked experts, as transformers 5 holds them in memory. */
-TEST(stacked_experts)
-{
-        static const Defines d = { { "spelling=stacked" } };
-        NEED_DATA();
-        Loaded a = load(hf_model(DATA "training/mixtral_aux/init", &d),
-                        DATA "training/mixtral_aux/grad_step0_clipped.safetensors");
-        unload(&a);
+        check_step(lua("models/naive_gpt.lua", &d), lua("models/naive_gpt.lua", &d),
+                   DATA "training/naive_postnorm/init.safetensors", "naive_postnorm", 32, 0);
 }
 
 /* Errors --------------------------------------------------------------------------- */

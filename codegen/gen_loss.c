@@ -62,7 +62,7 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
-                const Tile *t = tile_pick(l->dt, M, N, 1);
+                const Tile *t = tile_pick(l->dt, M, N, K, 1, NULL);
                 b->threads = t->threads;
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
@@ -205,11 +205,13 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
         return arg_of(e, &b->args, out, true);
 }
 
-static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_t cols)
+/* rows: of the target; the product's padding rows lie beyond. */
+static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_t rows, int64_t cols)
 {
         bool cuda = is_cuda(l->e);
-        tail_text(b, cuda, cuda ? arena_fmt(l->e->tmp, "accumulate<V>(a.%s + (long)row * %lld + col, v, %s);", to, (long long)cols, flag)
-                                : arena_fmt(l->e->tmp, "accumulate_n(a->%s + row * %lld + col, v, n, %s);", to, (long long)cols, flag), "", "");
+        const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
+        tail_text(b, cuda, cuda ? arena_fmt(l->e->tmp, "%saccumulate<V>(a.%s + (long)row * %lld + col, v, %s);", guard, to, (long long)cols, flag)
+                                : arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to, (long long)cols, flag), "", "");
         fix_maxv(b, column_v(cols, 8));
 }
 
@@ -222,10 +224,10 @@ static void grad_w(Loss *l, int index)
         const char *s = scratch_arg(l, &b);
         mat_of(e, &b, l->x, 0, &x);
         const char *to = sum_target(l, &b, l->dw, index, &flag);
-        sum_tail(l, &b, to, flag, l->C);
+        sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld, false, l->V, l->C, l->rc,
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld, false, l->ld, l->C, l->rc,
                 bytes16(l->dt, m & -m));
 }
 
@@ -236,7 +238,7 @@ static void grad_bias(Loss *l, int index)
         bool cuda = is_cuda(e);
         Build b = build_start(e, l->gr, cuda ? "columns" : "rows", "linear_ce_dbias");
         const char *s = scratch_arg(l, &b), *to = sum_target(l, &b, l->db, index, &flag);
-        sum_tail(l, &b, to, flag, 0);
+        sum_tail(l, &b, to, flag, 0, 0);
         fix_maxv(&b, 1);
         if (cuda) {
                 text_add(&b.decl, "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args &a;\n"

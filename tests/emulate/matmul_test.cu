@@ -594,7 +594,7 @@ static void expert_cases()
 
 /* ---- the table, and main ----------------------------------------------------------- */
 
-#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem) \
+#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps) \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name); \
         static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name); \
         static_assert(name::STAGES == stages, #name); \

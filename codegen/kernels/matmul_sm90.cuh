@@ -61,7 +61,7 @@ struct STile {
          * issued.  A consumer gives step i - STAGES back once it has begun the next one, so
          * that one must be signalled before the loader waits for the stage of step i. */
         static constexpr int LAG = 2;
-        static_assert(WM % 64 == 0 && BN % 64 == 0 && CONSUMERS == 2, "wgmma is 64 rows; registers are for two consumers");
+        static_assert(WM % 64 == 0 && BN % 64 == 0 && CONSUMERS == 2, "64 rows a product; two consumers' registers");
         static_assert(LAG <= STAGES - 1 && LEAD <= STAGES - LAG + 1, "consumers wait only for what is signalled");
 };
 
@@ -185,12 +185,14 @@ TGC_DEV void mbarrier_arrive_peer(Mbar *bar, unsigned rank)
 
 /* ---- the ring ------------------------------------------------------------ */
 
-/* TGC_BOUNDED: give up with a trap after some seconds instead of hanging. */
+/* TGC_BOUNDED: give up with a trap after two seconds instead of hanging. */
 TGC_DEV void ring_wait(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
-        for (long i = 0; !mbarrier_try_wait(bar, parity); i++)
-                if (i > 1 << 20)
+        if (mbarrier_try_wait(bar, parity))
+                return;
+        for (const long long from = clock64(); !mbarrier_try_wait(bar, parity); )
+                if (clock64() - from > 4000000000LL)
                         __trap();
 #else
         mbarrier_wait(bar, parity);
@@ -256,7 +258,7 @@ struct Boxes {
                   whole(limit_ % EXTENT == 0 || first_ + EXTENT <= limit_),
                   to(row() * 128 + ((int)threadIdx.x % 8 ^ row() % 8) * 16)
         {
-                base = KMAJOR ? src + inside(first) * ld + col() : src + row() * ld + inside(first);
+                base = KMAJOR ? src + first * ld + col() : src + row() * ld + first;    /* used where `whole` */
         }
 
         /* Start the copies of the K-step at k0.  In steps of 16 rows, so that a run-time ld costs one
@@ -348,7 +350,7 @@ struct TmaLoader {
         {
                 const int x = KMAJOR ? k0 : first + 64 * j, y = KMAJOR ? first + 64 * j : k0;
                 if (share)
-                        tma_load_2d_multicast(panel + j * 8192, map, bar, x, y, (unsigned short)((1 << Tile::CLUSTER) - 1));
+                        tma_load_2d_multicast(panel + j * 8192, map, bar, x, y, (1 << Tile::CLUSTER) - 1);
                 else
                         tma_load_2d(panel + j * 8192, map, bar, x, y);
         }
@@ -374,7 +376,8 @@ struct TmaLoader {
 #pragma unroll
                                         for (int j = 0; j < Tile::BN / 64; j++)
                                                 if (j % Tile::CLUSTER == rank)
-                                                        box<TRANS_B>(ring.b(), b, bar, p.n, j, kt * 64, Tile::CLUSTER > 1);
+                                                        box<TRANS_B>(ring.b(), b, bar, p.n, j, kt * 64,
+                                                                     Tile::CLUSTER > 1);
                                         ring.next();
                                 }
                 }
@@ -505,7 +508,8 @@ TGC_DEV void wgmma_run(const Loader &loader, const Work &work, int M, int N, cha
 /* ---- entries: plain pointers ---------------------------------------------------- */
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Work>
-TGC_DEV void matmul_sm90_run(const T *a, long lda, const T *b, long ldb, int M, int N, int K, char *smem, const Work &work)
+TGC_DEV void matmul_sm90_run(const T *a, long lda, const T *b, long ldb, int M, int N, int K, char *smem,
+                             const Work &work)
 {
         static_assert(ALIGN == 16 && Tile::CLUSTER == 1, "16-byte copies; clusters only with tensor maps");
         const CopyLoader<T, Tile, TRANS_A, TRANS_B> loader = { a, b, lda, ldb, M, N, K };
@@ -525,7 +529,8 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail
 TGC_DEV void matmul_sm90_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
                               const Tail &tail)
 {
-        matmul_sm90_persistent<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile + 1, tile, 1, smem, tail);
+        matmul_sm90_persistent<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile + 1, tile, 1, smem,
+                                                                 tail);
 }
 
 /* V divides N; 16-byte accesses take V = 4.  splits <= ceil(K / 64). */

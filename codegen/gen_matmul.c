@@ -1,9 +1,8 @@
 /* gen_matmul.c: matmul, matrix-vector for decoding, grouped matmul over experts.
  *
- * The choice of a tile is a small cost model over matmul_tiles.def: the largest
- * tile that still gives every multiprocessor work.  Where even the smallest leaves
- * most of the GPU idle and K is long (weight gradients of narrow models), K is split
- * and the parts are added in order by a second launch that runs the tail. */
+ * A tile, and into how many parts K is split, are chosen by an estimate of the time
+ * from matmul_tiles.def.  Parts (weight gradients: C is small and K long) are added
+ * in order by a second launch, which runs the tail. */
 #include "codegen.h"
 #include "matvec_shape.h"
 #include <string.h>
@@ -11,41 +10,48 @@
 enum { SMS = 132 };             /* of an H100: what work is spread over */
 
 static const Tile tiles[] = {
-#define TILE(name, cls, bm, bn, bk, wm, wn, stages, threads, minb, smem) { #name, #cls, bm, bn, bk, threads, minb, smem },
+#define TILE(name, cls, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps) \
+        { #name, #cls, bm, bn, bk, threads, minb, smem, ps },
 #include "matmul_tiles.def"
 #undef TILE
 };
 
 enum { N_TILES = sizeof tiles / sizeof *tiles };
 
-static const Tile *tile_named(const char *name)
+/* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
+ * other: products, and a tail that hides under the products of another block where two fit.  Parts
+ * are written and read once, from L2 where they fit, by one more launch. */
+static double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
-        for (int i = 0; i < N_TILES; i++)
-                if (!strcmp(tiles[i].name, name))
-                        return &tiles[i];
-        return NULL;
+        int64_t n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch * splits, most = (n + SMS - 1) / SMS;
+        double tail = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
+        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 + tail);
+        double parts = (double)M * (double)N * 4 * splits;
+        if (splits > 1)
+                us += 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 2.5e6);
+        return us;
 }
 
-/* Waves of tiles times the time of one, in units of products; small tiles reuse
- * less, so they count for more. */
-const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t batch)
+/* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
+enum { MOST_SPLITS = 16, LEAST_K = 128, BLOCK_BYTES = 99 * 1024 };
+
+const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits)
 {
         const Tile *best = NULL;
         double least = 0;
+        int parts = 1;
         for (int i = 0; i < N_TILES; i++) {
                 const Tile *t = &tiles[i];
-                if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > 99 * 1024)
+                if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
                         continue;
-                int64_t n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch;
-                int per_sm = t->min_blocks;
-                int64_t waves = (n + SMS * per_sm - 1) / (SMS * per_sm);
-                double area = (double)t->bm * t->bn;
-                double cost = (double)waves * per_sm * area * (1 + 24.0 / t->bm + 24.0 / t->bn);
-                if (n < SMS * per_sm)
-                        cost = (double)((n + SMS - 1) / SMS) * area * (1 + 24.0 / t->bm + 24.0 / t->bn);
-                if (!best || cost < least)
-                        best = t, least = cost;
+                for (int s = 1; s == 1 || (splits && s <= MOST_SPLITS && K / s >= LEAST_K); s++) {
+                        double us = tile_time(t, M, N, K, batch, s);
+                        if (!best || us < least)
+                                best = t, least = us, parts = s;
+                }
         }
+        if (splits)
+                *splits = parts;
         return best;
 }
 
@@ -123,10 +129,10 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         build_line(b, "\1_tail tail = { a };");
         b->threads = 256;
         if (tb) {
-                int rows = N >= 16384 ? 4 : 2, split = 1;
+                int rows = 2, split = 1;        /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
+                while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)
+                        split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
-                while ((N + s.cols - 1) / s.cols < 2 * SMS && split < 4 && K / (split * 2) >= 256)
-                        s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split *= 2, align);
                 b->smem = s.smem;
                 build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
                            (long long)N, (long long)K, rows, split, align, w.arg, w.ld);
@@ -189,21 +195,8 @@ static void matmul(Emit *e, const Group *gr)
         int64_t ea = a.align, ew = w.align;
         int64_t pa = ta ? pow2_of(M) : pow2_of(K), pw = tb ? pow2_of(K) : pow2_of(n->type.dim[n->type.rank - 1]);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
-        const Tile *t = tile_pick(a.dt, m_most, N, b_most);
-        int64_t count = (m_most + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * b_most;
-        int64_t splits = 1;
-        if (!lead && count * 2 <= SMS && k_most >= 512) {
-                const Tile *u = a.dt == DT_F32 ? tile_named(m_most >= 64 && N >= 64 ? "F64x64x16" : "F32x32x32") : tile_named("H64x64x64");
-                t = u;
-                count = (m_most + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn);
-                splits = 2 * SMS / (count ? count : 1);
-                if (splits > k_most / 128)
-                        splits = k_most / 128;
-                if (splits > 32)
-                        splits = 32;
-                if (splits < 2)
-                        splits = 1;
-        }
+        int splits = 1;
+        const Tile *t = tile_pick(a.dt, m_most, N, k_most, b_most, lead ? NULL : &splits);
         b.threads = t->threads;
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
@@ -217,9 +210,9 @@ static void matmul(Emit *e, const Group *gr)
                 mat_of(e, &s, n->in[1], 0, &sw);
                 s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products, s.bytes = b.bytes;
                 const char *ws = arg_work(e, &s.args, work, "float", "parts");
-                build_line(&s, "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %lld, a.%s, tile, smem);", type, t->name,
-                           ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld, sw.arg, sw.ld, Mc, Nc, Kc, (long long)splits, ws);
-                build_end(&s, arena_fmt(e->tmp, "%lld*ceil(%s/%d)*ceil(%s/%d)", (long long)splits, dim_grid(e, M), t->bm,
+                build_line(&s, "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, smem);", type, t->name,
+                           ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld, sw.arg, sw.ld, Mc, Nc, Kc, splits, ws);
+                build_end(&s, arena_fmt(e->tmp, "%d*ceil(%s/%d)*ceil(%s/%d)", splits, dim_grid(e, M), t->bm,
                                         dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
                 Build r = build_start(e, gr, "matmul", "matmul_sum");
                 text_free(&b.decl);
@@ -227,7 +220,7 @@ static void matmul(Emit *e, const Group *gr)
                 tail = build_functor(&r, &gr->tail[0], "tail");
                 r.threads = 256;
                 build_line(&r, "\1_tail tail = { a };");
-                build_line(&r, "splitk_reduce_task<256>(a.%s, %lld, %s, %s, tile, tail);", ws, (long long)splits, Mc, Nc);
+                build_line(&r, "splitk_reduce_task<256>(a.%s, %d, %s, %s, tile, tail);", ws, splits, Mc, Nc);
                 build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])), 256 * (tail.maxv < 8 ? tail.maxv : 8)));
                 return;
         }
@@ -322,7 +315,7 @@ static void expert(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 int64_t pk = pow2_of(DIM(K)), pn = tb ? pk : pow2_of(DIM(N));
                 int align = align_bytes(dt, a.align < pk ? a.align : pk, pn);
-                const Tile *t = tile_pick(dt, p_most, N, 1);
+                const Tile *t = tile_pick(dt, p_most, N, K, 1, NULL);
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
@@ -362,7 +355,7 @@ static void expert_grad(Emit *e, const Group *gr)
         b.flops += 2.0 * (double)p * (double)R * (double)C;
         b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
         if (is_cuda(e)) {
-                const Tile *t = tile_pick(a.dt, R, C, E);
+                const Tile *t = tile_pick(a.dt, R, C, p / E + 1, E, NULL);
                 int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)), ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
                 int align = align_bytes(a.dt, ea, ec);
                 text_add(&b.decl, "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"

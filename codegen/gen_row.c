@@ -101,7 +101,7 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, con
         }
 }
 
-enum { NORM_BLOCKS = 264 };     /* two a multiprocessor on the largest GPUs */
+enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs */
 
 static void norm_back(Emit *e, const Group *gr, const char *kind)
 {
@@ -237,7 +237,7 @@ static void ce(Emit *e, const Group *gr)
         Access la;
         access_of(e->g, e->place, n->in[0], &la);
         type = c_type(NODE(e->g, la.base)->type.dt);
-        int th = V >= 8192 ? 1024 : 256;
+        int th = V >= 8192 ? 512 : 256;
         b.threads = th;
         b.smem = 256;
         b.bytes = b.flops = 0;

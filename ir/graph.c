@@ -124,6 +124,8 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         memset(n, 0, sizeof *n);
         n->op = op;
         n->loc = loc;
+        if (name && g->cap_taken && *slot_of(g, name) && graph_find(g, name))
+                name = graph_name(g, name);             /* a pass's own name for something, which the user had too */
         n->name = name ? arena_str(g->arena, name) : graph_name(g, op_info[op].text);
         if (a)
                 n->a = *a;

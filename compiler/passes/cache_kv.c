@@ -8,7 +8,8 @@
  *
  * last_token: what comes after the last mixing of tokens is computed for the last
  * token of each sequence only: a gather of rows b*T + T-1 is put where the chain of
- * row-wise ops that leads to the logits begins. */
+ * row-wise ops that leads to the logits begins.  A value that something else reads too
+ * (a loss) stays whole. */
 #include "../compiler.h"
 #include <string.h>
 
@@ -55,7 +56,7 @@ static bool has_tokens(const Type *t)
         return false;
 }
 
-typedef struct Last { bool *after; Ref cut; Ref rows; } Last;
+typedef struct Last { bool *after; Ref cut, row; } Last;         /* row: what those after the cut read */
 
 static Type without_tokens(Type t)
 {
@@ -71,16 +72,17 @@ static Ref visit_last(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         if (c->after[r]) {                              /* the same op on one row a sequence */
                 Ref in[MAX_IN];
                 for (int i = 0; i < n->n_in; i++)
-                        in[i] = map[n->in[i]];
+                        in[i] = n->in[i] == c->cut ? c->row : map[n->in[i]];
                 Type t = without_tokens(n->type);
                 return graph_typed(g, n->op, &t, in, n->n_in, &n->a, n->loc, n->name);
         }
         Ref m = graph_copy_node(old, r, g, map);
         if (r == c->cut) {
                 Type t = n->type, flat = type_of(t.dt, 2, dim_mul(t.dim[0], t.dim[1]), t.dim[t.rank - 1]);
-                c->rows = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc, graph_name(g, "last_row"));
-                Ref row = graph_add(g, OP_GATHER, (Ref[]){ graph_reshape(g, m, flat), c->rows }, 2, NULL, n->loc, graph_name(g, n->name));
-                return graph_reshape(g, row, without_tokens(t));
+                Ref last = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc, graph_name(g, "last_row"));
+                Ref row = graph_reshape(g, m, flat);
+                row = graph_add(g, OP_GATHER, (Ref[]){ row, last }, 2, NULL, n->loc, graph_name(g, n->name));
+                c->row = graph_reshape(g, row, without_tokens(t));
         }
         return m;
 }
@@ -91,7 +93,8 @@ void last_token(Graph *g, Arena *tmp)
         Last c = { arena_alloc(tmp, (size_t)g->n_nodes), 0, 0 };
         if (!r)
                 return;
-        for (;;) {
+        graph_count_uses(g);
+        while (NODE(g, r)->uses == 1) {
                 const Node *n = NODE(g, r);
                 Class cls = op_info[n->op].cls;
                 Ref next = 0;
@@ -113,6 +116,10 @@ void last_token(Graph *g, Arena *tmp)
         if (NODE(g, r)->type.rank != 3 || !dim_eq(NODE(g, r)->type.dim[1], DIM_SYM(SYM_T)))
                 return;
         c.cut = r;
+        bool all = r == graph_out(g, "logits");         /* nothing is saved, but the logits are those asked for */
         graph_rebuild(g, visit_last, &c);
+        for (int i = 0; all && i < g->n_out; i++)
+                if (!strcmp(g->out[i].name, "logits"))
+                        g->out[i].ref = c.row;
         graph_sweep(g);
 }

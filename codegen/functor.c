@@ -444,7 +444,7 @@ static Load *load_of(F *f, Ref r, Ref in)
                                 f->align = m < f->align ? m : f->align;
                         }
                 }
-                named = r;
+                named = n->in[0];
         } else if (n->op == OP_ROPE && in == n->in[1]) {
                 return NULL;
         } else {
@@ -551,6 +551,32 @@ static const char *var(F *f, Ref r, int k)
         return is_pair(d) ? fmt(f, "%s_%d", name_of(f, r), k) : name_of(f, r);
 }
 
+/* A value that is computed wherever it is read, stretched to a shape. */
+static const char *virtual_text(F *f, Ref b, const Type *shape, int d, int k)
+{
+        const Node *x = NODE(f->g, b);
+        char num[32], col[256];
+        Dim stride[MAX_RANK];
+        Access acc = { .t = x->type };
+        Index ix;
+        int64_t keep = f->align;
+        if (x->op == OP_FILL) {
+                num_text(x->a.num.x, num);
+                return fmt(f, strpbrk(num, ".en") ? "%sf" : "%s.f", num);
+        }
+        if (x->op == OP_SHARE || x->op == OP_INV_TOKENS)
+                return rt(f, x->op == OP_SHARE ? "share" : "inv_tokens");
+        plain_strides(&x->type, acc.stride);
+        stretch(&acc, shape, stride);
+        index_of(f, shape, stride, 0, f->dom[d].n, &ix);
+        f->align = keep;
+        subst(col, sizeof col, ix.col[0] ? ix.col : "0", f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
+        const char *at = fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col);
+        if (x->op == OP_LAST_ROW)
+                return fmt(f, "(float)((%s) * %s + %s - 1)", at, dimc(f, DIM_SYM(SYM_T)), dimc(f, DIM_SYM(SYM_T)));
+        return fmt(f, "(float)(%s)", position(f, at));
+}
+
 /* Operand j of member r, lane k of r's domain. */
 static const char *operand(F *f, Ref r, int j, int k)
 {
@@ -558,27 +584,8 @@ static const char *operand(F *f, Ref r, int j, int k)
         const Node *n = NODE(g, r);
         Ref in = n->in[j], b = value_base(g, in);
         int d = f->dom_of[r] - 1;
-        if (is_virtual(g, b)) {
-                const Node *x = NODE(g, b);
-                char num[32];
-                if (x->op == OP_FILL) {
-                        num_text(x->a.num.x, num);
-                        return fmt(f, strpbrk(num, ".en") ? "%sf" : "%s.f", num);
-                }
-                if (x->op == OP_SHARE || x->op == OP_INV_TOKENS)
-                        return rt(f, x->op == OP_SHARE ? "share" : "inv_tokens");
-                Dim stride[MAX_RANK];
-                Access acc = { .t = x->type };
-                Index ix;
-                int64_t keep = f->align;
-                plain_strides(&x->type, acc.stride);
-                stretch(&acc, &n->type, stride);
-                index_of(f, &n->type, stride, 0, f->dom[d].n, &ix);
-                f->align = keep;
-                char col[256];
-                subst(col, sizeof col, ix.col[0] ? ix.col : "0", f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
-                return fmt(f, "(float)(%s)", position(f, fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col)));
-        }
+        if (is_virtual(g, b))
+                return virtual_text(f, b, &n->type, d, k);
         if (internal(f, b)) {
                 int s = dom_seen(f, in), home = f->dom_of[b] - 1;
                 if (f->dom[s].loop != f->dom[home].loop) {      /* behind a slice */
@@ -629,6 +636,8 @@ static const char *expr(F *f, Ref r, int k)
         const Node *n = NODE(g, r);
         Text t = { 0 };
         const char *s;
+        if (is_virtual(g, r))
+                return virtual_text(f, r, &n->type, f->dom_of[r] - 1, k);
         switch (n->op) {
         case OP_GATHER:
         case OP_CAST:

@@ -47,6 +47,14 @@ static void need_inputs(const Node *n, int least, int most)
                 error_at(n->loc, "%s: %d inputs given, %d to %d needed", TEXT, n->n_in, least, most);
 }
 
+/* Input i has the given shape. */
+static void need_shape(Graph *g, Node *n, int i, const Type *want)
+{
+        char a[256], b[256];
+        if (!shape_eq(IN(i), want))
+                error_at(n->loc, "%s: %%%s must be %s, not %s", TEXT, NAME(i), shape_text(want, a), shape_text(IN(i), b));
+}
+
 static Dim last(const Type *t) { return t->dim[t->rank - 1]; }
 
 int shape_leaf(Graph *g, Node *n, Type *out)
@@ -78,6 +86,11 @@ int shape_same(Graph *g, Node *n, Type *out)
 int shape_first(Graph *g, Node *n, Type *out)
 {
         need_same(g, n, 0, 1);
+        if (n->op == OP_ADAMW) {
+                need_same(g, n, 0, 2);
+                need_same(g, n, 0, 3);
+                need_shape(g, n, 4, &(Type){ 0 });
+        }
         out[0] = *IN(0);
         return 1;
 }
@@ -172,6 +185,7 @@ int shape_norm_back(Graph *g, Node *n, Type *out)
         need_same(g, n, 0, 1);
         out[0] = *IN(0);
         out[1] = out[2] = type_of(DT_F32, 1, last(IN(0)));
+        need_shape(g, n, 2, &out[1]);
         return n->op == OP_LAYERNORM_BACK ? 3 : 2;
 }
 
@@ -187,6 +201,8 @@ int shape_ce(Graph *g, Node *n, Type *out)
 int shape_ce_grad(Graph *g, Node *n, Type *out)
 {
         need_targets(g, n, 0, 1);
+        need_same(g, n, 2, 1);
+        need_same(g, n, 3, 1);
         out[0] = *IN(0);
         return 1;
 }
@@ -237,6 +253,16 @@ int shape_matmul(Graph *g, Node *n, Type *out)
         return 1;
 }
 
+/* An operand has a row for each sorted position (div 0), or one for div slots. */
+static void need_slots(Graph *g, Node *n, int i, int64_t div)
+{
+        char a[256], b[256];
+        Dim rows = IN(i)->dim[0];
+        if (div < 0 || div > 1 << 20 || IN(i)->rank != 2 || !dim_eq(dim_mul(rows, DIM(div ? div : 1)), IN(2)->dim[0]))
+                error_at(n->loc, "%s: %%%s is %s, whose rows, %lld slots each, do not make %s", TEXT, NAME(i), shape_text(IN(i), a),
+                         (long long)(div ? div : 1), shape_text(IN(2), b));
+}
+
 /* a rows (P or tokens, K), w (E,K,N) or (E,N,K) with tb, perm (P), offs (E+1) -> (P,N). */
 int shape_expert(Graph *g, Node *n, Type *out)
 {
@@ -251,6 +277,7 @@ int shape_expert(Graph *g, Node *n, Type *out)
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n != w->dim[0].n + 1)
                 error_at(n->loc, "expert_matmul: perm must be [P] and offs [%lld], not %s and %s", (long long)w->dim[0].n + 1,
                          shape_text(IN(2), x), shape_text(IN(3), y));
+        need_slots(g, n, 0, n->a.expert.adiv);
         out[0] = type_of(a->dt, 2, IN(2)->dim[0], w->dim[n->a.expert.tb ? 1 : 2]);
         return 1;
 }
@@ -264,6 +291,8 @@ int shape_expert_grad(Graph *g, Node *n, Type *out)
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n < 2)
                 error_at(n->loc, "expert_grad: perm must be [P] and offs [E+1], not %s and %s", shape_text(IN(2), (char[256]){ 0 }),
                          shape_text(IN(3), (char[256]){ 0 }));
+        need_slots(g, n, 0, n->a.expert.adiv);
+        need_slots(g, n, 1, n->a.expert.bdiv);
         Dim e = IN(3)->dim[0], k = last(IN(0)), m = last(IN(1));
         e.n--;
         out[0] = n->a.expert.tb ? type_of(DT_F32, 3, e, m, k) : type_of(DT_F32, 3, e, k, m);
@@ -278,6 +307,12 @@ static void need_linear(Graph *g, Node *n)
         if (IN(1)->rank != 2 || !dim_eq(last(IN(0)), IN(1)->dim[1]))
                 error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(0), x), NAME(0),
                          shape_text(IN(1), y), NAME(1));
+        Type bias = type_of(DT_F32, 1, IN(1)->dim[0]);
+        int first = n->op == OP_LINEAR_CE ? 3 : 4;
+        if (first == 4)
+                need_same(g, n, 3, 2);
+        if (n->n_in > first)
+                need_shape(g, n, first, &bias);
 }
 
 int shape_linear_ce(Graph *g, Node *n, Type *out)
@@ -308,12 +343,15 @@ int shape_linear_ce_grad(Graph *g, Node *n, Type *out)
 int shape_attention(Graph *g, Node *n, Type *out)
 {
         char x[256], y[256], z[256];
-        need_inputs(n, 3, 4);
+        need_inputs(n, n->op == OP_ATTENTION ? 3 : 6, n->op == OP_ATTENTION ? 4 : 7);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
         if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) ||
-            !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
+            !dim_eq(k->dim[0], v->dim[0]) || !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
                 error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,D) with K dividing H, not %s, %s, %s", TEXT,
                          shape_text(q, x), shape_text(k, y), shape_text(v, z));
+        Type slopes = type_of(DT_F32, 1, q->dim[2]);
+        if (n->n_in == (n->op == OP_ATTENTION ? 4 : 7) && n->a.att.alibi)
+                need_shape(g, n, n->n_in - 1, &slopes);
         out[0] = *q;
         out[0].dim[3] = last(v);
         out[1] = type_of(DT_F32, 3, q->dim[0], q->dim[2], q->dim[1]);
@@ -322,8 +360,11 @@ int shape_attention(Graph *g, Node *n, Type *out)
 
 int shape_attention_grad(Graph *g, Node *n, Type *out)
 {
-        need_inputs(n, 6, 7);
-        need_same(g, n, 3, 5);
+        Type y[MAX_OUT];
+        shape_attention(g, n, y);
+        need_shape(g, n, 3, &y[0]);
+        need_shape(g, n, 4, &y[1]);
+        need_shape(g, n, 5, &y[0]);
         for (int i = 0; i < 3; i++)
                 out[i] = *IN(i);
         return 3;
@@ -345,7 +386,14 @@ int shape_gather(Graph *g, Node *n, Type *out)
 
 int shape_scatter(Graph *g, Node *n, Type *out)
 {
+        char a[256], b[256], c[256];
         need_rank(g, n, 0, 1);
+        need_int(g, n, 1);
+        need_int(g, n, 2);
+        if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS || IN(0)->rank > 2 || IN(1)->rank != 1 || IN(2)->rank != 1 ||
+            !dim_eq(IN(0)->dim[0], IN(1)->dim[0]) || !dim_eq(IN(2)->dim[0], DIM(n->a.k.k + 1)))
+                error_at(n->loc, "scatter: needs rows [P,C], perm [P] and offs [%lld], not %s, %s and %s", (long long)n->a.k.k + 1,
+                         shape_text(IN(0), a), shape_text(IN(1), b), shape_text(IN(2), c));
         out[0] = type_of(DT_F32, 1, DIM(n->a.k.k));
         if (IN(0)->rank > 1)
                 out[0].dim[out[0].rank++] = last(IN(0));
@@ -455,7 +503,9 @@ int shape_topk(Graph *g, Node *n, Type *out)
 
 int shape_topk_grad(Graph *g, Node *n, Type *out)
 {
+        need_rank(g, n, 0, 1);
         need_same(g, n, 0, 1);
+        need_int(g, n, 1);
         out[0] = *IN(0);
         out[0].dim[out[0].rank - 1] = DIM(n->a.k.k);
         return 1;
@@ -493,7 +543,7 @@ int shape_append(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
         const Type *s = IN(0), *x = IN(1);
-        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[2], x->dim[2]) || !dim_eq(s->dim[3], x->dim[3]))
+        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[0], x->dim[0]) || !dim_eq(s->dim[2], x->dim[2]) || !dim_eq(s->dim[3], x->dim[3]))
                 error_at(n->loc, "append: the cache %%%s is %s and cannot take %s from %%%s", NAME(0), shape_text(s, a), shape_text(x, b),
                          NAME(1));
         out[0] = *s;

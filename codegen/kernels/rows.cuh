@@ -11,7 +11,7 @@
  *              the whole output, and dy = g * gain; and dgain, dbias: float (tiles, N) get the sums
  *              of g * xhat and of g over the rows of each tile, for columns_reduce_task.
  *              Tile t works on the row groups t, t + tiles, ...: with ACC, launch a fixed number
- *              (264, or fewer when there are fewer groups); without ACC as many tiles as groups.
+ *              (528, or fewer when there are fewer groups); without ACC as many tiles as groups.
  *      softmax_task<N, THREADS>(rows, n, tile, smem, head, tail)
  *              a row that is -inf throughout gives zeros.
  *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, head_y, head_dy, tail)

@@ -32,6 +32,7 @@
 
 #define SAMPLE_ID 0x73616d70u
 #define SAMPLE_LIST 4096                /* candidates held in shared memory */
+#define SAMPLE_AHEAD 8                  /* loads a lane has under way */
 #define SAMPLE_SMEM (512 + 8 * SAMPLE_LIST)
 
 /* Values to choose from: all logits in global memory, or a list of candidates, in
@@ -64,7 +65,7 @@ template <int THREADS, bool WEIGHT, class View>
 TGC_DEV u64 sample_mass(const View &view, unsigned t, float max, u64 *red)
 {
         u64 sum = 0;
-#pragma unroll 4
+#pragma unroll 8
         for (int i = (int)threadIdx.x; i < view.n; i += THREADS) {
                 float v = view.at(i);
                 if (order_key(v) >= t)
@@ -84,6 +85,15 @@ TGC_DEV unsigned sample_threshold(const View &view, u64 need, float max, u64 *re
         return t;
 }
 
+/* Items i, i + 32, ... of the view, all loads before the first use; -inf from end on. */
+template <class View>
+TGC_DEV void sample_load(float (&v)[SAMPLE_AHEAD], const View &view, int i, int end)
+{
+#pragma unroll
+        for (int j = 0; j < SAMPLE_AHEAD; j++)
+                v[j] = i + j * 32 < end ? view.at(i + j * 32) : -INFINITY;
+}
+
 /* The part of n items that belongs to this warp, in order of warps. */
 template <int THREADS>
 TGC_DEV void sample_segment(int n, int &begin, int &end)
@@ -99,7 +109,7 @@ TGC_DEV int sample_gather(const View &view, unsigned t, float *val, int *idx, in
 {
         int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end, n = 0, at = 0, total = 0;
         sample_segment<THREADS>(view.n, begin, end);
-#pragma unroll 4
+#pragma unroll 8
         for (int i = begin + lane; i < end; i += 32)
                 n += order_key(view.at(i)) >= t;
 #pragma unroll
@@ -114,16 +124,21 @@ TGC_DEV int sample_gather(const View &view, unsigned t, float *val, int *idx, in
         }
         if (total > SAMPLE_LIST)
                 return -1;
-        for (int i = begin; n && i < end; i += 32) {
-                float v = i + lane < end ? view.at(i + lane) : 0.f;
-                bool in = i + lane < end && order_key(v) >= t;
-                unsigned all = __ballot_sync(0xffffffffu, in);
-                if (in) {
-                        int to = at + __popc(all & ((1u << lane) - 1));
-                        val[to] = v;
-                        idx[to] = view.index(i + lane);
+        for (int i0 = begin; n && i0 < end; i0 += 32 * SAMPLE_AHEAD) {
+                float ahead[SAMPLE_AHEAD];
+                sample_load(ahead, view, i0 + lane, end);
+#pragma unroll
+                for (int j = 0; j < SAMPLE_AHEAD; j++) {
+                        int i = i0 + j * 32 + lane;
+                        bool in = i < end && order_key(ahead[j]) >= t;
+                        unsigned all = __ballot_sync(0xffffffffu, in);
+                        if (in) {
+                                int to = at + __popc(all & ((1u << lane) - 1));
+                                val[to] = ahead[j];
+                                idx[to] = view.index(i);
+                        }
+                        at += __popc(all);
                 }
-                at += __popc(all);
         }
         __syncthreads();
         return total;
@@ -137,7 +152,7 @@ TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, fl
         int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end;
         u64 sum = 0, total = 0, before = 0;
         sample_segment<THREADS>(view.n, begin, end);
-#pragma unroll 4
+#pragma unroll 8
         for (int i = begin + lane; i < end; i += 32) {
                 float v = view.at(i);
                 sum += order_key(v) >= t && v - max >= least ? sample_weight((v - max) / temp) : 0;
@@ -153,21 +168,25 @@ TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, fl
         }
         u64 r = (total >> 32) * u + (((total & 0xffffffffu) * u) >> 32);
         if (r >= before && r < before + sum)
-                for (int i = begin; i < end && before <= r; i += 32) {
-                        float v = i + lane < end ? view.at(i + lane) : -INFINITY;
-                        bool in = order_key(v) >= t && v - max >= least;
-                        u64 w = in ? sample_weight((v - max) / temp) : 0, to = w;
+                for (int i0 = begin; i0 < end && before <= r; i0 += 32 * SAMPLE_AHEAD) {
+                        float ahead[SAMPLE_AHEAD];
+                        sample_load(ahead, view, i0 + lane, end);
 #pragma unroll
-                        for (int d = 1; d < 32; d <<= 1) {
-                                unsigned lo = __shfl_up_sync(0xffffffffu, (unsigned)to, d);
-                                unsigned hi = __shfl_up_sync(0xffffffffu, (unsigned)(to >> 32), d);
-                                to += lane >= d ? (u64)hi << 32 | lo : 0;
+                        for (int j = 0; j < SAMPLE_AHEAD; j++) {
+                                bool in = order_key(ahead[j]) >= t && ahead[j] - max >= least;
+                                u64 w = in ? sample_weight((ahead[j] - max) / temp) : 0, to = w;
+#pragma unroll
+                                for (int d = 1; d < 32; d <<= 1) {
+                                        unsigned lo = __shfl_up_sync(0xffffffffu, (unsigned)to, d);
+                                        unsigned hi = __shfl_up_sync(0xffffffffu, (unsigned)(to >> 32), d);
+                                        to += lane >= d ? (u64)hi << 32 | lo : 0;
+                                }
+                                if (before + to > r && before + to - w <= r)
+                                        *token = view.index(i0 + j * 32 + lane);
+                                unsigned lo = __shfl_sync(0xffffffffu, (unsigned)to, 31);
+                                unsigned hi = __shfl_sync(0xffffffffu, (unsigned)(to >> 32), 31);
+                                before += (u64)hi << 32 | lo;
                         }
-                        if (before + to > r && before + to - w <= r)
-                                *token = view.index(i + lane);
-                        unsigned lo = __shfl_sync(0xffffffffu, (unsigned)to, 31);
-                        unsigned hi = __shfl_sync(0xffffffffu, (unsigned)(to >> 32), 31);
-                        before += (u64)hi << 32 | lo;
                 }
         __syncthreads();
         return *token;

@@ -6,7 +6,7 @@
  * One line per problem and tile: microseconds and TFLOP/s of useful work, forward 4 B H T^2 D
  * (half of it if causal), backward 2.5 times that however many products the kernels compute;
  * decode: GB/s of keys and values read.  Inputs are random (zeros run faster).  `table`: the tile
- * is attention_tiles.def's choice; other lines are candidates for it. */
+ * is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates for it. */
 #include "../emulate/attention_tiles.h"
 #include <algorithm>
 #include <cmath>
@@ -343,9 +343,13 @@ struct Problem {
         }
 };
 
+#ifndef BENCH_CANDIDATES
+#define TRY(KIND, FACTOR, BM, BN, SUB, COLS, THREADS, MINB)
+#else
 #define TRY(KIND, FACTOR, BM, BN, SUB, COLS, THREADS, MINB) \
         report(p.name, "  " #KIND, #BM " " #BN " " #SUB " " #COLS " " #THREADS " " #MINB, \
                time_us(KIND<A, AttTile<BM, BN, SUB, COLS, THREADS>, MINB>, p.m), FACTOR * p.flop)
+#endif
 
 static bool train()
 {
@@ -393,6 +397,9 @@ static bool train()
                 TRY(dq, 1.5, 128, 32, 16, 1, 128, 1);
                 TRY(dq, 1.5, 128, 64, 32, 1, 256, 1);
         }
+        good &= Problem<Train<64, 12, 12, true>>("gpt2 B16 H12 D64 T1024", 16, 1024).table(false);
+        good &= Problem<Train<64, 32, 8, true>>("llama-1B B4 H32/8 D64 T2048", 4, 2048).table(false);
+        good &= Problem<Train<128, 32, 8, true>>("llama B2 H32/8 D128 T4096", 2, 4096).table(false);
         good &= Problem<Train<64, 32, 32, true>>("causal D64 T512", 32, 512).table(false);
         good &= Problem<Train<64, 32, 32, true>>("causal D64 T1024", 16, 1024).table(false);
         good &= Problem<Train<64, 32, 32, true>>("causal D64 T4096", 4, 4096).table(false);

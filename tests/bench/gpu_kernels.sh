@@ -30,8 +30,7 @@ report() # NAME LIMIT_S COMMAND...
 tests="kernels rows_test matmul_test attention_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
-        build matmul_1 tests/bench/matmul_bench.cu -O3 -DBENCH_PART=1 &
-        build matmul_2 tests/bench/matmul_bench.cu -O3 -DBENCH_PART=2 &
+        for i in 1 2 3 4; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
         build rows_bench tests/bench/rows_bench.cu -O3 &
         report torch 200 python3 tests/bench/torch_kernels.py
@@ -46,8 +45,7 @@ case $what in *check*)
         done
 esac
 case $what in *bench*)
-        report matmul_1 150 "$bin/matmul_1"
-        report matmul_2 150 "$bin/matmul_2"
+        for i in 1 2 3 4; do report matmul_$i 150 "$bin/matmul_$i"; done
         report attention_bench 150 "$bin/attention_bench"
         report rows_bench 150 "$bin/rows_bench"
         grep -h WRONG "$out"/*.txt

@@ -4,7 +4,7 @@
  *           -o matmul_bench tests/bench/matmul_bench.cu
  *      ./matmul_bench [part of a line's name]
  *
- * -DBENCH_PART=1 or 2 builds half of the cases.
+ * -DBENCH_PART=1 to 4 builds a part of the cases.
  *
  * Every line is one shape with one tile; the fastest tile of a shape is marked *.
  * Inputs are fresh normal numbers each run.  A time is the median of five replays
@@ -250,44 +250,59 @@ void run_expert_grad(Args g, cudaStream_t s)
         SK(bf16, W128x128x64, 1, 0, M, N, K, S)
 #define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
         MM(float, F16x64x32, TA, TB, M, N, K)
-#define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 4, 1) \
-        MV(T, M, N, K, 256, 2, 2) MV(T, M, N, K, 256, 2, 4) MV(T, M, N, K, 128, 2, 1) MV(T, M, N, K, 128, 4, 2) \
-        MV(T, M, N, K, 256, 1, 2)
+#define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) \
+        MV(T, M, N, K, 256, 2, 4)
+
+#define MS(T, tile, M, N, K) { "matvec " #T " " #M "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, M, N, K, 0, true, \
+        run_matmul<T, tile, false, true, M, N, K>, (const void *)k_matmul<T, tile, false, true, M, N, K>, tile::SMEM, 0 },
+#define COLUMNS(N, K) KN(bf16, 1, N, K, 256, 64) KN(bf16, 1, N, K, 256, 32) KN(bf16, 1, N, K, 256, 16) \
+        KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) KN(bf16, 1, N, K, 512, 32)
+#define FEW(M, N, K) MV(bf16, M, N, K, 256, 1, 1) MV(bf16, M, N, K, 256, 2, 1) MV(bf16, M, N, K, 256, 4, 1) \
+        MV(bf16, M, N, K, 256, 2, 2) MS(bf16, H16x64x64, M, N, K) MS(bf16, H16x128x64, M, N, K)
+
+#ifndef BENCH_PART
+#define PART(n) 1
+#else
+#define PART(n) (BENCH_PART == (n))
+#endif
 
 static const Case cases[] = {
         /* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
-#if BENCH_PART != 2
-        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 768, 768) BIG(0, 1, 32768, 3072, 768)
-        BIG(0, 1, 32768, 768, 3072) BIG(0, 1, 8192, 50304, 768)
-        BIG(0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048, 2048) BIG(0, 1, 8192, 16384, 2048)
-        BIG(0, 1, 8192, 2048, 8192) BIG(0, 1, 4096, 4096, 4096)
-        BIG(0, 0, 32768, 768, 2304) BIG(0, 0, 32768, 768, 3072) BIG(0, 0, 8192, 768, 50304) BIG(0, 0, 8192, 2048, 16384)
-        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192)
+#if PART(1)
+        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 768, 768) BIG(0, 1, 32768, 3072, 768) BIG(0, 1, 32768, 768, 3072)
+        BIG(0, 1, 8192, 50304, 768) BIG(0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048, 2048)
+        BIG(0, 1, 8192, 16384, 2048) BIG(0, 1, 8192, 2048, 8192) BIG(0, 1, 4096, 4096, 4096)
 #endif
-#if BENCH_PART != 1
-        SPLIT(2304, 768, 32768, 2) SPLIT(2304, 768, 32768, 5) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5)
-        SPLIT(768, 768, 32768, 4) SPLIT(768, 768, 32768, 7) SPLIT(3072, 2048, 8192, 2)
-        BIG(1, 0, 2304, 768, 32768) BIG(1, 0, 768, 768, 32768) BIG(1, 0, 2048, 2048, 8192) BIG(1, 0, 3072, 2048, 8192)
-        MM(bf16, W128x128x64, 0, 1, 512, 2048, 2048)
-        MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048) MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048)
-        MM(bf16, H64x64x64, 0, 1, 512, 2048, 2048)
+#if PART(2)
+        BIG(0, 0, 32768, 768, 2304) BIG(0, 0, 32768, 768, 3072) BIG(0, 0, 8192, 768, 50304) BIG(0, 0, 8192, 2048, 16384)
+        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192) BIG(1, 0, 2304, 768, 32768)
+        BIG(1, 0, 768, 768, 32768) BIG(1, 0, 2048, 2048, 8192) BIG(1, 0, 3072, 2048, 8192)
+#endif
+#if PART(3)
+        SPLIT(2304, 768, 32768, 2) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5) SPLIT(768, 768, 32768, 7)
+        SPLIT(3072, 2048, 8192, 2)
+        MM(bf16, W128x128x64, 0, 1, 512, 2048, 2048) MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048)
+        MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048) MM(bf16, H64x64x64, 0, 1, 512, 2048, 2048)
+        MM(bf16, H64x64x64, 0, 1, 64, 2048, 2048) MM(bf16, H32x64x64, 0, 1, 64, 2048, 2048)
+        MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048)
         MM(bf16, H32x64x64, 0, 1, 32, 8192, 2048) MM(bf16, H16x64x64, 0, 1, 16, 8192, 2048)
         MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
         MM(float, F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096)
         FLOAT(0, 1, 1024, 128, 128) FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0, 1, 1024, 128, 512)
-        FLOAT(0, 0, 1024, 128, 384) FLOAT(1, 0, 512, 128, 1024)
+        FLOAT(0, 0, 1024, 128, 384) FLOAT(1, 0, 512, 128, 1024) FLOAT(1, 0, 128, 128, 1024)
         SK(float, F32x32x32, 1, 0, 512, 128, 1024, 4) SK(float, F64x64x16, 1, 0, 512, 128, 1024, 8)
-        SK(float, F32x32x32, 1, 0, 128, 128, 1024, 8) MM(float, F32x32x32, 1, 0, 128, 128, 1024)
-        SK(float, F64x64x16, 0, 1, 1024, 128, 512, 4) SK(float, F32x32x32, 0, 1, 1024, 128, 512, 4)
+        SK(float, F32x32x32, 1, 0, 128, 128, 1024, 8) SK(float, F64x64x16, 0, 1, 1024, 128, 512, 4)
+#endif
+#if PART(4)
         VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(bf16, 1, 2048, 8192)
         VEC(bf16, 1, 128256, 2048) VEC(bf16, 1, 2304, 768) VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768)
         VEC(bf16, 1, 768, 3072) VEC(bf16, 1, 50304, 768)
-        MV(bf16, 4, 8192, 2048, 256, 2, 1) MV(bf16, 8, 8192, 2048, 256, 2, 1) MV(float, 1, 8192, 2048, 256, 2, 1)
-        KN(bf16, 1, 8192, 2048, 256, 32) KN(bf16, 1, 8192, 2048, 256, 64) KN(bf16, 1, 2304, 768, 256, 32)
-        EX(bf16, W128x128x64, 8, 16384, 3072, 768)
-        EX(bf16, H128x256x64, 8, 16384, 3072, 768) EX(bf16, H128x128x64, 8, 16384, 3072, 768)
-        EG(bf16, W128x128x64, 8, 16384, 3072, 768) EG(bf16, H128x128x64, 8, 16384, 3072, 768)
-        EG(bf16, H128x256x64, 8, 16384, 3072, 768)
+        FEW(2, 8192, 2048) FEW(4, 8192, 2048) FEW(8, 8192, 2048) MV(float, 1, 8192, 2048, 256, 2, 1)
+        COLUMNS(8192, 2048) COLUMNS(2304, 768) COLUMNS(768, 3072)
+        EX(bf16, W128x256x32, 8, 16384, 3072, 768) EX(bf16, W128x128x64, 8, 16384, 3072, 768)
+        EX(bf16, H128x128x64, 8, 16384, 3072, 768)
+        EG(bf16, W128x256x32, 8, 16384, 3072, 768) EG(bf16, W128x128x64, 8, 16384, 3072, 768)
+        EG(bf16, H128x128x64, 8, 16384, 3072, 768)
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };

@@ -33,11 +33,19 @@
  *                    K-steps; parts in ws, stream_reduce_task sums them in order and runs the tail
  *
  * How the warpgroups meet.  Stage s has two mbarriers: full[s] (loads have landed)
- * and empty[s] (every consumer warp is done with it).  Each side counts steps through
- * all its tiles; stage and parity follow from the count.  Warpgroup 0 loads and gives
- * most of its registers to the consumers.  At the start consumer 0 goes LEAD steps ahead
- * of consumer 1 and stays ahead by what a tail takes, so that one's tail runs while the
- * other keeps the tensor cores busy. */
+ * and empty[s] (every warp that reads it is done).  Each side counts steps through
+ * all its tiles; stage and parity follow from the count.  Warpgroup 0 loads, ahead into the next
+ * tile too, and gives most of its registers to the two that multiply.  So that a tail runs while the
+ * tensor cores are busy:
+ *
+ *      sharing a tile  consumer 0 starts LEAD steps ahead of consumer 1, which still multiplies
+ *                      while 0 is in its tail.  No more than the ring holds is hidden, but a 128x256
+ *                      tile needs the least shared memory traffic.
+ *      taking turns    (S...t) each has whole tiles; one's tail, however long, hides under the other's
+ *                      products.  A named barrier hands the turn over once the last step has begun:
+ *                      a parity tells only neighbouring rounds of a stage apart, so nobody may
+ *                      wait for a stage while the round before is still to come.  For
+ *                      _persistent and _stream_task; with one tile per block one consumer idles. */
 #ifndef TGC_MATMUL_SM90_CUH
 #define TGC_MATMUL_SM90_CUH
 
@@ -45,15 +53,16 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-template <int BM_, int BN_, int CONSUMERS_, int STAGES_, int CLUSTER_, int LEAD_ = 2>
+/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns. */
+template <int BM_, int BN_, int SHARE_, int STAGES_, int CLUSTER_, int LEAD_ = 2>
 struct STile {
-        static constexpr int BM = BM_, BN = BN_, BK = 64, CONSUMERS = CONSUMERS_, STAGES = STAGES_;
-        static constexpr int CLUSTER = CLUSTER_, MINB = 1, THREADS = 128 * (CONSUMERS + 1);
-        static constexpr int WM = BM / CONSUMERS;               /* rows per consumer */
+        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_;
+        static constexpr int CLUSTER = CLUSTER_, MINB = 1, THREADS = 128 * 3;
+        static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int SMEM = STAGES * STAGE + 2 * STAGES * 8;
         static constexpr bool SIMT = false;
-        static constexpr int LEAD = CONSUMERS == 2 ? LEAD_ : 0;
+        static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         /* Registers after setmaxnreg: 168 at entry (65536 / 384, down to a multiple of 8); what a loading
          * thread gives up two multiplying ones share. */
         static constexpr int LOADER_REGS = 56, CONSUMER_REGS = 224;
@@ -61,7 +70,7 @@ struct STile {
          * issued.  A consumer gives step i - STAGES back once it has begun the next one, so
          * that one must be signalled before the loader waits for the stage of step i. */
         static constexpr int LAG = 2;
-        static_assert(WM % 64 == 0 && BN % 64 == 0 && CONSUMERS == 2, "64 rows a product; two consumers' registers");
+        static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
         static_assert(LAG <= STAGES - 1 && LEAD <= STAGES - LAG + 1, "consumers wait only for what is signalled");
 };
 
@@ -72,6 +81,8 @@ typedef STile<256, 128, 2, 4, 1> S256x128;
 typedef STile<128, 128, 2, 6, 1> S128x128;
 typedef STile<128, 256, 2, 4, 2> S128x256c;
 typedef STile<128, 192, 2, 5, 2> S128x192c;
+typedef STile<128, 128, 1, 6, 1> S128x128t;
+typedef STile<128, 192, 1, 5, 1> S128x192t;
 
 /* What a block, or a cluster together, computes: a tile for tile_at and matmul_tiles. */
 template <class Tile>
@@ -215,6 +226,13 @@ struct Ring {
         /* In the first round nothing is to be waited for: a fresh barrier counts the phase before its first,
          * which has the other parity, as done. */
         __device__ __forceinline__ void wait_empty() const { ring_wait(empty(stage), round ^ 1); }
+        /* Over n steps that others do. */
+        __device__ __forceinline__ void skip(int n)
+        {
+                const int to = stage + n;
+                stage = to % Tile::STAGES;
+                round ^= to / Tile::STAGES & 1;
+        }
         __device__ __forceinline__ void next()
         {
                 if (++stage == Tile::STAGES)
@@ -425,17 +443,22 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
 {
         constexpr int MI = Tile::WM / 64, KS = Tile::BK / 16;
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
-        const int row0 = (Tile::CLUSTER > 1 ? (int)cluster_rank() * Tile::BM : 0) + consumer * Tile::WM + warp * 16;
+        const int part = Tile::SHARE == 2 ? consumer : 0;
+        const int row0 = (Tile::CLUSTER > 1 ? (int)cluster_rank() * Tile::BM : 0) + part * Tile::WM + warp * 16;
         /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
         const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
-                                    + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+                                    + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
-        Piece p;
+        Piece p, next;
 
         for (int i = 0; work.get(i, p); i++) {
                 float acc[MI][1][Tile::BN / 8][4];
-                if (Tile::LEAD > 0 && i == 0 && consumer == 1)
-                        bar_sync(1, 256);
+                if (Tile::SHARE == 1 && (i & 1) != consumer) {
+                        ring.skip(p.kt1 - p.kt0);
+                        continue;
+                }
+                if (Tile::SHARE == 1 ? i > 0 : Tile::LEAD > 0 && i == 0 && consumer == 1)
+                        bar_sync(1 + (i & 1), 256);
                 for (int kt = p.kt0; kt < p.kt1; kt++) {
                         const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
                         ring.wait_full();
@@ -458,6 +481,8 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
                                 bar_arrive(1, 256);
                         ring.next();
                 }
+                if (Tile::SHARE == 1 && work.get(i + 1, next))
+                        bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();
                 give_back<Tile>(ring, ring.before(1), lane);
 #pragma unroll
@@ -478,7 +503,7 @@ TGC_DEV void wgmma_run(const Loader &loader, const Work &work, int M, int N, cha
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
                         mbarrier_init(ring.full(s), Loader::FULL_COUNT);
-                        mbarrier_init(ring.empty(s), 4 * Tile::CONSUMERS * Tile::CLUSTER);
+                        mbarrier_init(ring.empty(s), 4 * Tile::SHARE * Tile::CLUSTER);
                 }
                 fence_barrier_init();
                 fence_proxy_async();

@@ -31,8 +31,8 @@
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-#define TILE90(name, bm, bn, consumers, stages, cluster, threads, smem) \
-        static_assert(name::BM == bm && name::BN == bn && name::CONSUMERS == consumers && name::STAGES == stages \
+#define TILE90(name, bm, bn, share, stages, cluster, threads, smem) \
+        static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
                       && name::CLUSTER == cluster && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/matmul_tiles_sm90.def"
 #undef TILE90
@@ -429,6 +429,10 @@ struct Test {
         TEST(bf16, S256x128, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
         TEST(bf16, S128x128, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
         TEST(bf16, S128x128, 0, 0, PATH, PERSISTENT, 1000, 1032, 8, 3)  /* less than a step */ \
+        TEST(bf16, S128x128t, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x128t, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x192t, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
+        TEST(bf16, S128x128t, 1, 0, PATH, STREAM, 304, 264, 1000, 7) \
         TEST(bf16, S128x256, 1, 0, PATH, SPLIT, 304, 264, 1000, 5) \
         TEST(bf16, S128x256, 1, 0, PATH, STREAM, 304, 264, 1000, 7) \
         TEST(bf16, S128x256, 1, 0, PATH, STREAM, 768, 768, 4096, 0)
@@ -548,6 +552,7 @@ struct Way { const char *name; Path path; Mode mode; int bm, bn, n; Launch *laun
         WAY(S128x256, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192, TA, TB, TMA, PERSISTENT, 0) \
         WAY(S256x128, TA, TB, TMA, PERSISTENT, 0) WAY(S128x128, TA, TB, TMA, PERSISTENT, 0) \
         WAY(S128x256c, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192c, TA, TB, TMA, PERSISTENT, 0) \
+        WAY(S128x128t, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192t, TA, TB, TMA, PERSISTENT, 0) \
         WAY(S128x256, TA, TB, TMA, TASK, 0) WAY(S128x256, TA, TB, COPY, PERSISTENT, 0) \
         WAY(S128x192, TA, TB, COPY, PERSISTENT, 0) WAY(S128x128, TA, TB, COPY, PERSISTENT, 0) \
         WAY(S128x256, TA, TB, COPY, TASK, 0)

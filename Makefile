@@ -27,7 +27,7 @@ CUH     := $(sort $(wildcard codegen/kernels/*.cuh) $(wildcard codegen/kernels/e
 CPUH    := $(sort codegen/kernels/tgc.h $(wildcard codegen/kernels/cpu_*.h))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all demo check check-cuda bless clean help deps
+.PHONY: all demo check check-built check-cuda bless dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -53,6 +53,44 @@ $(BUILD)/embedded.o: $(BUILD)/embedded.c
 $(BUILD)/tests/%: tests/%.c tests/test.h $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -Itests -I. -o $@ $< $(LIB) $(LIBS)
+
+# ---- for people ----------------------------------------------------------
+
+help:
+	@echo "make            build build/tgc"
+	@echo "make demo       set up (Debian), build, compile the example model, generate text"
+	@echo "make check      set up, build, run every test that needs no GPU (SAN=1: under sanitizers)"
+	@echo "make check-cuda the tests that need one"
+	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
+	@echo "make bless      rewrite the second halves of the pass tests; read the diff"
+
+deps:
+	@sh scripts/deps.sh
+
+demo: deps
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/tgc
+	sh scripts/demo.sh $(BUILD)/tgc
+
+check: deps
+	@$(MAKE) --no-print-directory -j2 check-built
+
+check-built: $(BUILD)/tgc $(TESTS)
+	@bash tests/run.sh $(BUILD)
+
+check-cuda: $(BUILD)/tgc
+	@bash tests/cuda.sh $(BUILD)
+
+bless: $(BUILD)/tests/test_passes
+	BLESS=1 $(BUILD)/tests/test_passes
+
+# The shared libraries beside the binary, for machines without the packages.
+dist: $(BUILD)/tgc
+	@rm -rf $(BUILD)/dist && mkdir -p $(BUILD)/dist/lib
+	cp $(BUILD)/tgc $(BUILD)/dist/tgc.bin
+	ldd $(BUILD)/tgc | awk '/=> \// { print $$3 }' | grep -E 'lua|cjson|pcre2|utf8proc|xxhash' | xargs -I{} cp -L {} $(BUILD)/dist/lib/
+	printf '#!/bin/sh\nd=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH=$$d/lib exec "$$d/tgc.bin" "$$@"\n' > $(BUILD)/dist/tgc
+	chmod +x $(BUILD)/dist/tgc
+	tar -C $(BUILD) -czf $(BUILD)/tgc-dist.tar.gz dist
 
 clean:
 	rm -rf build

@@ -177,12 +177,14 @@ FunctorText build_functor(Build *b, const Functor *f, const char *name)
         return t;
 }
 
+enum { PARALLEL_WORK = 1000000 };       /* operations below which a second thread costs more than it brings */
+
 void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
 {
         const Sizes *s = &b->e->g->sizes;
         bool fixed = s->v[SYM_T] && s->v[SYM_B];
         build_line(b, "const long tiles = %s;", tiles);
-        if (!fixed || work > 100000)
+        if (!fixed || work > PARALLEL_WORK)
                 text_add(&b->body, "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n", fixed ? "" : " && rt->T > 1");
         build_line(b, "for (long tile = 0; tile < tiles; tile++)");
         build_line(b, "        %s", call);

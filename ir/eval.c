@@ -186,7 +186,8 @@ static void eval_leaf_node(Job *j)
         int64_t need = count(e, &j->yt[0], j->n);
         if (!leaf->v && j->n->op == OP_CONST && j->n->a.data.n) {
                 if (j->n->a.data.n != need)
-                        error_at(j->n->loc, "const %%%s has %lld numbers, its shape %lld", j->n->name, (long long)j->n->a.data.n,
+                        error_at(j->n->loc, "const %%%s has %lld numbers, its shape %lld", j->n->name,
+                                (long long)j->n->a.data.n,
                                  (long long)need);
                 *leaf = hold(e, need, j->n->loc);
                 memcpy(leaf->v, j->n->a.data.data, (size_t)need * sizeof(double));
@@ -196,7 +197,8 @@ static void eval_leaf_node(Job *j)
                 error_at(j->n->loc, "no value was given for %s %%%s", op_info[j->n->op].text, j->n->name);
         }
         if (leaf->n != need)
-                error_at(j->n->loc, "%%%s was given %lld numbers, its shape needs %lld", j->n->name, (long long)leaf->n, (long long)need);
+                error_at(j->n->loc, "%%%s was given %lld numbers, its shape needs %lld", j->n->name,
+                        (long long)leaf->n, (long long)need);
         if (e->c.round && j->n->op != OP_STATE) {
                 j->y[0] = hold(e, need, j->n->loc);
                 memcpy(j->y[0].v, leaf->v, (size_t)need * sizeof(double));

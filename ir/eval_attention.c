@@ -25,7 +25,8 @@ static int64_t keys(const Att *t, int64_t b)
 {
         int64_t n = t->cached ? t->j->e->pos[b] + t->T : t->S;
         if (n > t->S)
-                error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld", t->j->n->name, (long long)n, (long long)t->S);
+                error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld", t->j->n->name, (long long)n,
+                        (long long)t->S);
         return n;
 }
 
@@ -62,7 +63,8 @@ static double row(const Att *t, int64_t b, int64_t h, int64_t q)
         for (int64_t s = 0; s < n; s++) {
                 double drop = t->a->att.p;
                 t->p[s] = sum > 0 ? t->p[s] / sum : 0;
-                t->keep[s] = drop == 0 ? 1 : eval_keeps(t->j->e, drop, t->a->att.id, ((b * t->H + h) * t->T + q) * n + s) ? 1 / (1 - drop) : 0;
+                t->keep[s] = drop == 0 ? 1 : eval_keeps(t->j->e, drop, t->a->att.id,
+                        ((b * t->H + h) * t->T + q) * n + s) ? 1 / (1 - drop) : 0;
         }
         return sum > 0 ? top + log(sum) : -INFINITY;
 }
@@ -115,14 +117,16 @@ void eval_attention(Job *j)
         bool grad = j->n->op == OP_ATTENTION_GRAD;
         int extra = grad ? 6 : 3;
         Att t = { .j = j, .a = &j->n->a, .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
-                  .B = eval_dim(e, q->dim[0]), .T = eval_dim(e, q->dim[1]), .H = eval_dim(e, q->dim[2]), .D = eval_last(e, q),
+                  .B = eval_dim(e, q->dim[0]), .T = eval_dim(e, q->dim[1]), .H = eval_dim(e, q->dim[2]),
+                          .D = eval_last(e, q),
                   .S = eval_dim(e, k->dim[1]), .K = eval_dim(e, k->dim[2]), .DV = eval_last(e, j->xt[2]) };
         if (j->n->n_in > extra) {
                 const Type *m = j->xt[extra];
                 t.extra = j->x[extra]->v;
                 if (t.a->att.mask) {
                         t.mask_t = m->rank >= 2 && !dim_eq(m->dim[m->rank - 2], DIM(1)) ? eval_last(e, m) : 0;
-                        t.mask_b = m->rank == 3 && !dim_eq(m->dim[0], DIM(1)) ? eval_last(e, m) * eval_dim(e, m->dim[1]) : 0;
+                        t.mask_b = m->rank == 3 && !dim_eq(m->dim[0], DIM(1)) ? eval_last(e, m) * eval_dim(e,
+                                m->dim[1]) : 0;
                         if (j->x[extra]->n < (t.B - 1) * t.mask_b + (t.T - 1) * t.mask_t + t.S)
                                 error_at(j->n->loc, "%%%s: the mask must be (B,T,S) or (T,S)", j->n->name);
                 } else if (j->x[extra]->n < t.H) {

@@ -10,7 +10,8 @@ static Words philox(Words c, uint32_t k0, uint32_t k1)
 {
         for (int r = 0; r < 10; r++) {
                 uint64_t p = 0xD2511F53ull * c.w[0], q = 0xCD9E8D57ull * c.w[2];
-                c = (Words){ { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ c.w[3] ^ k1, (uint32_t)p } };
+                c = (Words){ { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ c.w[3] ^ k1,
+                        (uint32_t)p } };
                 k0 += 0x9E3779B9u;
                 k1 += 0xBB67AE85u;
         }
@@ -150,7 +151,8 @@ void eval_map(Job *j)
                 break;
         case OP_DROPOUT:
                 for (int64_t i = 0; i < y->n; i++)
-                        y->v[i] = eval_keeps(j->e, j->n->a.drop.p, j->n->a.drop.id, i) ? j->x[0]->v[i] / (1 - j->n->a.drop.p) : 0;
+                        y->v[i] = eval_keeps(j->e, j->n->a.drop.p, j->n->a.drop.id,
+                                i) ? j->x[0]->v[i] / (1 - j->n->a.drop.p) : 0;
                 break;
         default:
                 elementwise(j);

@@ -46,7 +46,8 @@ static int64_t row_of(Job *j, int64_t div, int64_t p, int64_t rows)
 {
         int64_t r = div ? (int64_t)j->x[2]->v[p] / div : p;
         if (r < 0 || r >= rows)
-                error_at(j->n->loc, "%%%s: slot %lld reads row %lld of %lld", j->n->name, (long long)p, (long long)r, (long long)rows);
+                error_at(j->n->loc, "%%%s: slot %lld reads row %lld of %lld", j->n->name, (long long)p, (long long)r,
+                        (long long)rows);
         return r;
 }
 
@@ -56,7 +57,8 @@ static void slots(Job *j, int64_t expert, int64_t *p, int64_t *end)
         *p = (int64_t)j->x[3]->v[expert];
         *end = (int64_t)j->x[3]->v[expert + 1];
         if (*p < 0 || *end > j->x[2]->n)
-                error_at(j->n->loc, "%%%s: expert %lld has positions %lld to %lld of %lld", j->n->name, (long long)expert,
+                error_at(j->n->loc, "%%%s: expert %lld has positions %lld to %lld of %lld", j->n->name,
+                        (long long)expert,
                          (long long)*p, (long long)*end, (long long)j->x[2]->n);
 }
 
@@ -102,7 +104,8 @@ void eval_linear_ce(Job *j)
 {
         bool grad = j->n->op == OP_LINEAR_CE_GRAD, both = grad && j->n->a.ce.both;
         int64_t C = eval_last(j->e, j->xt[0]), V = j->x[1]->n / C, rows = j->x[0]->n / C;
-        const double *x = j->x[0]->v, *w = j->x[1]->v, *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4 : 3]->v : NULL;
+        const double *x = j->x[0]->v, *w = j->x[1]->v, *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4
+                : 3]->v : NULL;
         double *loss = grad ? both ? j->y[0].v : NULL : j->y[0].v, *lse = grad ? NULL : j->y[1].v;
         double *wt = eval_turn(w, V, C), *s = eval_scratch(V);
         Val *d = j->y + (both ? 1 : 0);                 /* dx, dw, dbias */

@@ -91,7 +91,8 @@ void eval_scatter(Job *j)
                 for (int64_t p = (int64_t)j->x[2]->v[b]; p < (int64_t)j->x[2]->v[b + 1]; p++) {
                         int64_t r = p >= 0 && p < j->x[1]->n ? (int64_t)j->x[1]->v[p] : -1;
                         if (r < 0 || r >= rows)
-                                error_at(j->n->loc, "%%%s: bucket %lld names no row of its input", j->n->name, (long long)b);
+                                error_at(j->n->loc, "%%%s: bucket %lld names no row of its input", j->n->name,
+                                        (long long)b);
                         for (int64_t c = 0; c < C; c++)
                                 j->y[0].v[b * C + c] += j->x[0]->v[r * C + c];
                 }

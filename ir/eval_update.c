@@ -41,7 +41,8 @@ static void append(Job *j)
                 for (int64_t t = 0; t < T; t++) {
                         int64_t at = eval_position(e, b * T) + t;
                         if (at < 0 || at >= S)
-                                error_at(j->n->loc, "%%%s: position %lld is outside of a cache of %lld", j->n->name, (long long)at, (long long)S);
+                                error_at(j->n->loc, "%%%s: position %lld is outside of a cache of %lld", j->n->name,
+                                        (long long)at, (long long)S);
                         for (int64_t c = 0; c < C; c++) {
                                 double x = j->x[1]->v[(b * T + t) * C + c];
                                 state->v[(b * S + at) * C + c] = e->c.round ? dt_round(j->xt[0]->dt, x) : x;

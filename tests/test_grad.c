@@ -47,7 +47,8 @@ static void compare_gradients(Graph *g, Eval *e, const char *what)
                 eval_set(e, name, v, n);
                 free(v);
                 free(d);
-                CHECK_MSG(worst <= 1e-6 * fmax(size, 1), "%s: gradient of %%%s is off by %g, largest %g", what, name, worst, size);
+                CHECK_MSG(worst <= 1e-6 * fmax(size, 1), "%s: gradient of %%%s is off by %g, largest %g", what, name,
+                        worst, size);
         }
 }
 
@@ -102,7 +103,8 @@ static void check_all(const Case *c, size_t n)
                 guarded(check_case, &c[i]);
 }
 
-#define CHECK_ALL(...) do { static const Case cases[] = { __VA_ARGS__ }; check_all(cases, sizeof cases / sizeof *cases); } while (0)
+#define CHECK_ALL(...) do { static const Case cases[] = { __VA_ARGS__ }; \
+        check_all(cases, sizeof cases / sizeof *cases); } while (0)
 
 /* A map of one input, with its range. */
 #define MAP1(op, lo, hi) { "%a = param : f32[3,5]\n%y = " op " %a : f32[3,5]\nreturn %y", lo, hi }
@@ -110,19 +112,25 @@ static void check_all(const Case *c, size_t n)
 
 TEST(maps_of_one_input)
 {
-        CHECK_ALL(MAP1X("scale", "-2.5", -1, 1), MAP1X("offset", "3", -1, 1), MAP1("neg", -1, 1), MAP1("abs", -1, 1), MAP1("square", -1, 1),
-                  MAP1("sqrt", 0.5, 2), MAP1("rsqrt", 0.5, 2), MAP1("recip", 0.5, 2), MAP1("exp", -2, 2), MAP1("log", 0.5, 2),
-                  MAP1("sin", -3, 3), MAP1("cos", -3, 3), MAP1("tanh", -2, 2), MAP1("erf", -2, 2), MAP1("sigmoid", -4, 4),
-                  MAP1("relu", -1, 1), MAP1("silu", -4, 4), MAP1("gelu", -4, 4), MAP1("gelu_tanh", -4, 4), MAP1("cast", -1, 1),
+        CHECK_ALL(MAP1X("scale", "-2.5", -1, 1), MAP1X("offset", "3", -1, 1), MAP1("neg", -1, 1), MAP1("abs", -1, 1),
+                MAP1("square", -1, 1),
+                  MAP1("sqrt", 0.5, 2), MAP1("rsqrt", 0.5, 2), MAP1("recip", 0.5, 2), MAP1("exp", -2, 2),
+                          MAP1("log", 0.5, 2),
+                  MAP1("sin", -3, 3), MAP1("cos", -3, 3), MAP1("tanh", -2, 2), MAP1("erf", -2, 2),
+                          MAP1("sigmoid", -4, 4),
+                  MAP1("relu", -1, 1), MAP1("silu", -4, 4), MAP1("gelu", -4, 4), MAP1("gelu_tanh", -4, 4),
+                          MAP1("cast", -1, 1),
                   { "%a = param : f32[B,T,3]\n%y = dropout %a {p=0.4, id=6} : f32[B,T,3]\nreturn %y", -1, 1 });
 }
 
 /* Shapes of the two inputs and of the result. */
-#define MAP2(op, a, b, y) { "%a = param : f32[" a "]\n%b = param : f32[" b "]\n%y = " op " %a, %b : f32[" y "]\nreturn %y", 0.5, 2 }
+#define MAP2(op, a, b, y) { "%a = param : f32[" a "]\n%b = param : f32[" b "]\n%y = " op " %a, %b : f32[" y "]\n" \
+        "return %y", 0.5, 2 }
 #define SHAPES2(op) MAP2(op, "3,5", "3,5", "3,5"), MAP2(op, "3,5", "5", "3,5"), MAP2(op, "5", "3,5", "3,5"), \
         MAP2(op, "2,3,5", "2,3,1", "2,3,5"), MAP2(op, "2,3,1", "2,3,5", "2,3,5"), MAP2(op, "B,T,3", "", "B,T,3"), \
         MAP2(op, "B,T,3", "1", "B,T,3"), MAP2(op, "", "B,T,3", "B,T,3"), MAP2(op, "2,1,5", "2,3,5", "2,3,5"), \
-        MAP2(op, "B,1,3", "B,T,3", "B,T,3"), MAP2(op, "1,5", "3,5", "3,5"), MAP2(op, "3,1", "1,5", "3,5"), MAP2(op, "1,1", "3,1", "3,1"), \
+        MAP2(op, "B,1,3", "B,T,3", "B,T,3"), MAP2(op, "1,5", "3,5", "3,5"), MAP2(op, "3,1", "1,5", "3,5"), \
+                MAP2(op, "1,1", "3,1", "3,1"), \
         MAP2(op, "1,1,4", "B,T,4", "B,T,4"), MAP2(op, "B,T,1", "B,T,1", "B,T,1"), MAP2(op, "T,3", "B,T,3", "B,T,3"), \
         MAP2(op, "T,1", "B,T,3", "B,T,3"), MAP2(op, "2,1,1", "2,3,5", "2,3,5"), MAP2(op, "1,3,1", "2,3,5", "2,3,5")
 
@@ -133,16 +141,21 @@ TEST(maps_of_two_inputs_with_broadcasting)
 
 TEST(where_and_the_values_it_takes)
 {
-        CHECK_ALL({ "%c = const {data=1:0:1} : f32[3]\n%a = param : f32[2,3]\n%b = param : f32[3]\n%y = where %c, %a, %b : f32[2,3]\nreturn %y", -1, 1 },
-                  { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%c = gt %a, %b : f32[2,3]\n%y = where %c, %a, %b : f32[2,3]\nreturn %y", -1, 1 },
+        CHECK_ALL({ "%c = const {data=1:0:1} : f32[3]\n%a = param : f32[2,3]\n%b = param : f32[3]\n"
+                "%y = where %c, %a, %b : f32[2,3]\nreturn %y", -1, 1 },
+                  { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%c = gt %a, %b : f32[2,3]\n"
+                          "%y = where %c, %a, %b : f32[2,3]\nreturn %y", -1, 1 },
                   { "%a = param : f32[4]\n%y = mul %a, %a : f32[4]\n%z = mul %y, %a : f32[4]\nreturn %z", -1, 1 });
 }
 
 TEST(rotary)
 {
-        CHECK_ALL({ "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n%y = rope %a, %f : f32[B,T,3,4]\nreturn %y", -1, 1 },
-                  { "%f = const {data=0.7} : f32[1]\n%a = param : f32[B,T,1,6]\n%y = rope %a, %f {dims=2} : f32[B,T,1,6]\nreturn %y", -1, 1 },
-                  { "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n%y = rope %a, %f {back=1} : f32[B,T,3,4]\nreturn %y", -1, 1 });
+        CHECK_ALL({ "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n%y = rope %a, %f : f32[B,T,3,4]\n"
+                "return %y", -1, 1 },
+                  { "%f = const {data=0.7} : f32[1]\n%a = param : f32[B,T,1,6]\n"
+                          "%y = rope %a, %f {dims=2} : f32[B,T,1,6]\nreturn %y", -1, 1 },
+                  { "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n"
+                          "%y = rope %a, %f {back=1} : f32[B,T,3,4]\nreturn %y", -1, 1 });
 }
 
 #define ROW1(op, y) { "%a = param : f32[3,7]\n%y = " op " %a : f32[" y "]\nreturn %y", -2, 2 }, \
@@ -161,28 +174,35 @@ TEST(rows)
 
 TEST(norms_with_gain_and_bias)
 {
-        CHECK_ALL({ "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%n = rmsnorm %a {x=1e-6} : f32[B,T,6]\n%y = mul %n, %g : f32[B,T,6]\nreturn %y", -2, 2 },
-                  { "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%b = param : f32[6]\n%n = layernorm %a {x=1e-6} : f32[B,T,6]\n"
+        CHECK_ALL({ "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%n = rmsnorm %a {x=1e-6} : f32[B,T,6]\n"
+                "%y = mul %n, %g : f32[B,T,6]\nreturn %y", -2, 2 },
+                  { "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%b = param : f32[6]\n"
+                          "%n = layernorm %a {x=1e-6} : f32[B,T,6]\n"
                     "%s = mul %n, %g : f32[B,T,6]\n%y = add %s, %b : f32[B,T,6]\nreturn %y", -2, 2 });
 }
 
 /* -1 and 99 are no classes: ignored */
 TEST(cross_entropy)
 {
-        CHECK_ALL({ "%t = const {data=4:0:-1:2} : i32[4]\n%a = param : f32[4,5]\n%y = ce %a, %t : f32[4]\nreturn %y", -2, 2 },
+        CHECK_ALL({ "%t = const {data=4:0:-1:2} : i32[4]\n%a = param : f32[4,5]\n%y = ce %a, %t : f32[4]\nreturn %y",
+                -2, 2 },
                   { "%t = const {data=4:0:99:2:1:3} : i32[2,3]\n%x = param : f32[2,3,4]\n%w = param : f32[5,4]\n"
                     "%y = linear_ce %x, %w, %t : f32[2,3]\nreturn %y", -2, 2 },
-                  { "%t = const {data=4:0:-1:2} : i32[4]\n%x = param : f32[4,3]\n%w = param : f32[5,3]\n%b = param : f32[5]\n"
+                  { "%t = const {data=4:0:-1:2} : i32[4]\n%x = param : f32[4,3]\n%w = param : f32[5,3]\n"
+                          "%b = param : f32[5]\n"
                     "%y = linear_ce %x, %w, %t, %b : f32[4]\nreturn %y", -2, 2 });
 }
 
-#define MM(attr, a, b, y) { "%a = param : f32[" a "]\n%b = param : f32[" b "]\n%y = matmul %a, %b " attr " : f32[" y "]\nreturn %y", -1, 1 }
+#define MM(attr, a, b, y) { "%a = param : f32[" a "]\n%b = param : f32[" b "]\n" \
+        "%y = matmul %a, %b " attr " : f32[" y "]\nreturn %y", -1, 1 }
 
 TEST(products)
 {
         CHECK_ALL(MM("", "3,4", "4,5", "3,5"), MM("{tb=1}", "3,4", "5,4", "3,5"), MM("{ta=1}", "4,3", "4,5", "3,5"),
-                  MM("{ta=1, tb=1}", "4,3", "5,4", "3,5"), MM("", "B,T,4", "4,5", "B,T,5"), MM("{tb=1}", "B,T,4", "5,4", "B,T,5"),
-                  MM("", "2,3,4", "2,4,5", "2,3,5"), MM("{tb=1}", "2,3,4", "2,5,4", "2,3,5"), MM("{ta=1}", "2,4,3", "2,4,5", "2,3,5"),
+                  MM("{ta=1, tb=1}", "4,3", "5,4", "3,5"), MM("", "B,T,4", "4,5", "B,T,5"),
+                          MM("{tb=1}", "B,T,4", "5,4", "B,T,5"),
+                  MM("", "2,3,4", "2,4,5", "2,3,5"), MM("{tb=1}", "2,3,4", "2,5,4", "2,3,5"),
+                          MM("{ta=1}", "2,4,3", "2,4,5", "2,3,5"),
                   MM("{ta=1, tb=1}", "2,4,3", "2,5,4", "2,3,5"), MM("", "4", "4,5", "5"), MM("{tb=1}", "4", "5,4", "5"),
                   MM("", "1,1", "1,1", "1,1"), MM("", "2,2,3,4", "2,2,4,5", "2,2,3,5"));
 }
@@ -192,17 +212,24 @@ TEST(products)
 
 TEST(products_by_expert)
 {
-        CHECK_ALL({ PERM "%a = param : f32[5,4]\n%w = param : f32[3,4,2]\n%y = expert_matmul %a, %w, %p, %o : f32[5,2]\nreturn %y", -1, 1 },
-                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,2,4]\n%y = expert_matmul %a, %w, %p, %o {tb=1, adiv=1} : f32[5,2]\nreturn %y", -1, 1 },
-                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,2,4]\n%y = expert_matmul %a, %w, %p, %o {tb=1, scatter=1} : f32[5,2]\nreturn %y", -1, 1 },
-                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,4,2]\n%y = expert_matmul %a, %w, %p, %o {adiv=1, scatter=1} : f32[5,2]\nreturn %y", -1, 1 },
-                  { "%p = const {data=5:0:2:1:4:3} : i32[6]\n%o = const {data=0:2:2:6} : i32[4]\n%a = param : f32[3,4]\n%w = param : f32[3,2,4]\n"
+        CHECK_ALL({ PERM "%a = param : f32[5,4]\n%w = param : f32[3,4,2]\n"
+                "%y = expert_matmul %a, %w, %p, %o : f32[5,2]\nreturn %y", -1, 1 },
+                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,2,4]\n"
+                          "%y = expert_matmul %a, %w, %p, %o {tb=1, adiv=1} : f32[5,2]\nreturn %y", -1, 1 },
+                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,2,4]\n"
+                          "%y = expert_matmul %a, %w, %p, %o {tb=1, scatter=1} : f32[5,2]\nreturn %y", -1, 1 },
+                  { PERM "%a = param : f32[5,4]\n%w = param : f32[3,4,2]\n"
+                          "%y = expert_matmul %a, %w, %p, %o {adiv=1, scatter=1} : f32[5,2]\nreturn %y", -1, 1 },
+                  { "%p = const {data=5:0:2:1:4:3} : i32[6]\n%o = const {data=0:2:2:6} : i32[4]\n"
+                          "%a = param : f32[3,4]\n%w = param : f32[3,2,4]\n"
                     "%y = expert_matmul %a, %w, %p, %o {tb=1, adiv=2} : f32[6,2]\nreturn %y", -1, 1 },
-                  { "%p = const {data=5:0:2:1:4:3} : i32[6]\n%o = const {data=0:2:2:6} : i32[4]\n%a = param : f32[3,4]\n%w = param : f32[3,4,2]\n"
+                  { "%p = const {data=5:0:2:1:4:3} : i32[6]\n%o = const {data=0:2:2:6} : i32[4]\n"
+                          "%a = param : f32[3,4]\n%w = param : f32[3,4,2]\n"
                     "%y = expert_matmul %a, %w, %p, %o {adiv=2, scatter=1} : f32[6,2]\nreturn %y", -1, 1 });
 }
 
-#define ATT(H, K, D, extra_in, more, attr) { more "%q = param : f32[B,T," H "," D "]\n%k = param : f32[B,T," K "," D "]\n%v = param : f32[B,T," K "," D "]\n" \
+#define ATT(H, K, D, extra_in, more, attr) { more "%q = param : f32[B,T," H "," D "]\n" \
+        "%k = param : f32[B,T," K "," D "]\n%v = param : f32[B,T," K "," D "]\n" \
         "%y = attention %q, %k, %v" extra_in " {" attr "} : f32[B,T," H "," D "]\nreturn %y", -1, 1 }
 
 TEST(attentions)
@@ -212,20 +239,26 @@ TEST(attentions)
                   ATT("2", "2", "2", "", "", "scale=2, causal=1, softcap=1.5"),
                   ATT("2", "2", "2", "", "", "scale=1, causal=1, p=0.3, id=5"),
                   ATT("2", "1", "2", ", %s", "%s = const {data=0.5:0.25} : f32[2]\n", "scale=1, causal=1, alibi=1"),
-                  ATT("2", "1", "2", ", %m", "%m = const {data=1:0:1:0:1:0:0:0:0:0:1:1:1:1:1:0:1:0:0:1:1:0:0:0:0} : f32[T,T]\n", "scale=1, mask=1"));
+                  ATT("2", "1", "2", ", %m", "%m = const {data=1:0:1:0:1:0:0:0:0:0:1:1:1:1:1:0:1:0:0:1:1:0:0:0:0} : f32[T,T]\n",
+                      "scale=1, mask=1"));
 }
 
 TEST(moves)
 {
-        CHECK_ALL({ "%i = const {data=2:0:2:-1:9:1} : i32[2,3]\n%a = param : f32[3,4]\n%y = gather %a, %i : f32[2,3,4]\nreturn %y", -1, 1 },
-                  { "%i = const {data=2:0:2} : i32[3]\n%a = param : f32[3]\n%y = gather %a, %i : f32[3]\nreturn %y", -1, 1 },
-                  { "%i = const {data=1:0:1} : i32[3]\n%a = param : f32[2,3,2]\n%y = gather %a, %i : f32[3,3,2]\nreturn %y", -1, 1 },
+        CHECK_ALL({ "%i = const {data=2:0:2:-1:9:1} : i32[2,3]\n%a = param : f32[3,4]\n"
+                "%y = gather %a, %i : f32[2,3,4]\nreturn %y", -1, 1 },
+                  { "%i = const {data=2:0:2} : i32[3]\n%a = param : f32[3]\n%y = gather %a, %i : f32[3]\nreturn %y",
+                          -1, 1 },
+                  { "%i = const {data=1:0:1} : i32[3]\n%a = param : f32[2,3,2]\n%y = gather %a, %i : f32[3,3,2]\n"
+                          "return %y", -1, 1 },
                   { "%a = param : f32[B,T,6]\n%y = reshape %a : f32[B,T,2,3]\nreturn %y", -1, 1 },
                   { "%a = param : f32[3,1]\n%y = expand %a : f32[3,4]\nreturn %y", -1, 1 },
                   { "%a = param : f32[4]\n%y = expand %a : f32[B,T,4]\nreturn %y", -1, 1 },
                   { "%a = param : f32[2,3,4]\n%y = transpose %a {perm=2:0:1} : f32[4,2,3]\nreturn %y", -1, 1 },
-                  { "%a = param : f32[2,3]\n%b = param : f32[2,1]\n%c = param : f32[2,4]\n%y = concat %a, %b, %c : f32[2,8]\nreturn %y", -1, 1 },
-                  { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%y = interleave %a, %b : f32[2,6]\nreturn %y", -1, 1 });
+                  { "%a = param : f32[2,3]\n%b = param : f32[2,1]\n%c = param : f32[2,4]\n"
+                          "%y = concat %a, %b, %c : f32[2,8]\nreturn %y", -1, 1 },
+                  { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%y = interleave %a, %b : f32[2,6]\nreturn %y", -1,
+                          1 });
 }
 
 /* Slices of one value: side by side, with a gap, overlapping, twice the same, every second, along the first axis. */
@@ -233,17 +266,26 @@ TEST(moves)
 
 TEST(slices)
 {
-        CHECK_ALL(SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
-                  SLICED("%x = slice %a {axis=1, start=1, len=2} : f32[4,2]\n%y = slice %a {axis=1, start=4, len=1} : f32[4,1]\nreturn x=%x, y=%y"),
-                  SLICED("%x = slice %a {axis=1, len=4} : f32[4,4]\n%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
-                  SLICED("%x = slice %a {axis=1, len=3} : f32[4,3]\n%y = slice %a {axis=1, len=3} : f32[4,3]\n%z = tanh %y : f32[4,3]\nreturn x=%x, z=%z"),
-                  SLICED("%x = slice %a {axis=1, len=3, step=2} : f32[4,3]\n%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn x=%x, y=%y"),
+        CHECK_ALL(SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n"
+                "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, start=1, len=2} : f32[4,2]\n"
+                          "%y = slice %a {axis=1, start=4, len=1} : f32[4,1]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, len=4} : f32[4,4]\n"
+                          "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, len=3} : f32[4,3]\n%y = slice %a {axis=1, len=3} : f32[4,3]\n"
+                          "%z = tanh %y : f32[4,3]\nreturn x=%x, z=%z"),
+                  SLICED("%x = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
+                          "%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn x=%x, y=%y"),
                   SLICED("%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn y=%y"),
-                  SLICED("%x = slice %a {axis=0, len=1} : f32[1,6]\n%y = slice %a {axis=0, start=2, len=2} : f32[2,6]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=0, len=1} : f32[1,6]\n"
+                          "%y = slice %a {axis=0, start=2, len=2} : f32[2,6]\nreturn x=%x, y=%y"),
                   SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n%y = exp %a : f32[4,6]\nreturn x=%x, y=%y"),
-                  SLICED("%a1 = slice %a {axis=1, len=1} : f32[4,1]\n%a2 = slice %a {axis=1, start=1, len=1} : f32[4,1]\n"
-                         "%a3 = slice %a {axis=1, start=2, len=1} : f32[4,1]\n%a4 = slice %a {axis=1, start=3, len=1} : f32[4,1]\n"
-                         "%a5 = slice %a {axis=1, start=4, len=1} : f32[4,1]\n%a6 = slice %a {axis=1, start=5, len=1} : f32[4,1]\n"
+                  SLICED("%a1 = slice %a {axis=1, len=1} : f32[4,1]\n"
+                          "%a2 = slice %a {axis=1, start=1, len=1} : f32[4,1]\n"
+                         "%a3 = slice %a {axis=1, start=2, len=1} : f32[4,1]\n"
+                                 "%a4 = slice %a {axis=1, start=3, len=1} : f32[4,1]\n"
+                         "%a5 = slice %a {axis=1, start=4, len=1} : f32[4,1]\n"
+                                 "%a6 = slice %a {axis=1, start=5, len=1} : f32[4,1]\n"
                          "return a=%a1, b=%a2, c=%a3, d=%a4, e=%a5, f=%a6"));
 }
 
@@ -252,7 +294,8 @@ TEST(routing)
         CHECK_ALL({ "%a = param : f32[4,5]\n%y = topk %a {k=2} : f32[4,2]\nreturn %y", -2, 2 },
                   { "%a = param : f32[1,1]\n%y = topk %a {k=1} : f32[1,1]\nreturn %y", -2, 2 },
                   { "%a = param : f32[B,T,2,3]\n%y = combine %a : f32[B,T,3]\nreturn %y", -1, 1 },
-                  { "%a = param : f32[4,2,3]\n%g = param : f32[4,2]\n%y = combine %a, %g : f32[4,3]\nreturn %y", -1, 1 });
+                  { "%a = param : f32[4,2,3]\n%g = param : f32[4,2]\n%y = combine %a, %g : f32[4,3]\nreturn %y", -1,
+                          1 });
 }
 
 /* ---- whole models ---- */
@@ -327,7 +370,8 @@ static Ref attend(Graph *g, Ref x, int family, const char *wq, const char *wk, c
 static Ref moe(Graph *g, Ref x, Ref *aux)
 {
         Attr top = { .k = { TOP } }, sort = { .k = { E } };
-        Attr in = { .expert = { .tb = 1, .adiv = TOP } }, out = { .expert = { .tb = 1, .scatter = 1 } }, one = { .k = { 1 } };
+        Attr in = { .expert = { .tb = 1, .adiv = TOP } }, out = { .expert = { .tb = 1, .scatter = 1 } },
+                one = { .k = { 1 } };
         Dim rows = dim_mul(DIM_SYM(SYM_B), DIM_SYM(SYM_T));
         x = graph_reshape(g, x, type_of(DT_F32, 2, rows, DIM(C)));
         Ref probs = op1(g, OP_SOFTMAX, linear(g, x, "router", E, false));
@@ -335,13 +379,17 @@ static Ref moe(Graph *g, Ref x, Ref *aux)
         gates = op2(g, OP_DIV, gates, op1(g, OP_SUM, gates));
         Ref slots = graph_reshape(g, chosen, type_of(DT_I32, 1, dim_mul(rows, DIM(TOP))));
         Ref perm = graph_add(g, OP_BUCKET, &slots, 1, &sort, NOWHERE, NULL), offs = graph_item(g, perm, 1, NULL);
-        Ref gate = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ x, param(g, "e.gate", 3, E, F, C), perm, offs }, 4, &in, NOWHERE, NULL);
-        Ref up = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ x, param(g, "e.up", 3, E, F, C), perm, offs }, 4, &in, NOWHERE, NULL);
+        Ref gate = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ x, param(g, "e.gate", 3, E, F, C), perm, offs }, 4, &in,
+                NOWHERE, NULL);
+        Ref up = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ x, param(g, "e.up", 3, E, F, C), perm, offs }, 4, &in,
+                NOWHERE, NULL);
         Ref h = op2(g, OP_MUL, op1(g, OP_SILU, gate), up);
-        Ref y = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ h, param(g, "e.down", 3, E, C, F), perm, offs }, 4, &out, NOWHERE, NULL);
+        Ref y = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ h, param(g, "e.down", 3, E, C, F), perm, offs }, 4, &out,
+                NOWHERE, NULL);
         y = graph_reshape(g, y, type_of(DT_F32, 3, rows, DIM(TOP), DIM(C)));
         y = op2(g, OP_COMBINE, y, gates);
-        Ref mass = graph_add(g, OP_COLSUM, &probs, 1, &one, NOWHERE, NULL);     /* the balance loss's way: columns, then a row */
+        Ref mass = graph_add(g, OP_COLSUM, &probs, 1, &one, NOWHERE, NULL);     /* the balance loss's way: columns,
+                then a row */
         *aux = graph_reshape(g, op1x(g, OP_SCALE, op1(g, OP_SUM, op1(g, OP_SQUARE, mass)), 0.01), type_of(DT_F32, 0));
         return graph_reshape(g, y, type_of(DT_F32, 3, DIM_SYM(SYM_B), DIM_SYM(SYM_T), DIM(C)));
 }
@@ -506,7 +554,8 @@ static void keep(Graph *g, Kept *k)
                         int i = k->count++;
                         const double *d = eval_grad(e, NODE(g, r)->name, &k->n[i]);
                         k->name[i] = strdup(NODE(g, r)->name);
-                        k->grad[i] = d ? memcpy(malloc((size_t)k->n[i] * sizeof *d), d, (size_t)k->n[i] * sizeof *d) : NULL;
+                        k->grad[i] = d ? memcpy(malloc((size_t)k->n[i] * sizeof *d), d,
+                                (size_t)k->n[i] * sizeof *d) : NULL;
                 }
         eval_free(e);
 }
@@ -515,12 +564,14 @@ static void same_as(Graph *g, Kept *k, const char *pass)
 {
         Eval *e = prepared(g);
         eval_run(e);
-        CHECK_MSG(fabs(*eval_output(e, "loss", NULL) - k->loss) < 1e-12, "%s: the loss changed by %g", pass, *eval_output(e, "loss", NULL) - k->loss);
+        CHECK_MSG(fabs(*eval_output(e, "loss", NULL) - k->loss) < 1e-12, "%s: the loss changed by %g", pass,
+                *eval_output(e, "loss", NULL) - k->loss);
         for (int i = 0; i < k->count; i++) {
                 int64_t n;
                 const double *d = eval_grad(e, k->name[i], &n);
                 CHECK_MSG(!d == !k->grad[i] && n == k->n[i], "%s: gradient of %%%s is lost", pass, k->name[i]);
-                CHECK_MSG(!d || worst_difference(d, k->grad[i], n) < 1e-12, "%s: the gradient of %%%s changed", pass, k->name[i]);
+                CHECK_MSG(!d || worst_difference(d, k->grad[i], n) < 1e-12, "%s: the gradient of %%%s changed", pass,
+                        k->name[i]);
         }
         eval_free(e);
 }
@@ -572,7 +623,8 @@ TEST_FAMILIES(passes_keep_values)
         same_as(g, &k, "fuse_loss_grad");
         fuse_norm_grad(g, tmp);
         verify(g, "fuse_norm_grad");
-        CHECK_MSG(count_op(g, OP_RMSNORM_BACK) + count_op(g, OP_LAYERNORM_BACK) == (f == MOE ? 3 : 4), "%s: %d norms were fused",
+        CHECK_MSG(count_op(g, OP_RMSNORM_BACK) + count_op(g, OP_LAYERNORM_BACK) == (f == MOE ? 3 : 4),
+                "%s: %d norms were fused",
                   family_name[f], count_op(g, OP_RMSNORM_BACK) + count_op(g, OP_LAYERNORM_BACK));
         same_as(g, &k, "fuse_norm_grad");
         simplify(g, tmp);
@@ -605,7 +657,8 @@ static void fill_by_map(Eval *e, Model *m, Eval *from)
                         for (int64_t row = l->begin; row < end; row += l->step, s += cols, filled += cols)
                                 memcpy(v + row * cols, s, (size_t)cols * sizeof *v);
                 }
-                CHECK_MSG(filled == count, "the map fills %lld of %lld numbers of %%%s", (long long)filled, (long long)count, n->name);
+                CHECK_MSG(filled == count, "the map fills %lld of %lld numbers of %%%s", (long long)filled,
+                        (long long)count, n->name);
                 eval_set(e, n->name, v, count);
                 free(v);
         }
@@ -632,7 +685,8 @@ TEST_FAMILIES(merged_linears_keep_values)
         fill_by_map(b, m, a);
         eval_run(a);
         eval_run(b);
-        CHECK_MSG(fabs(*eval_output(a, "loss", NULL) - *eval_output(b, "loss", NULL)) < 1e-12, "%s: the loss changed", family_name[f]);
+        CHECK_MSG(fabs(*eval_output(a, "loss", NULL) - *eval_output(b, "loss", NULL)) < 1e-12, "%s: the loss changed",
+                family_name[f]);
         eval_free(b);
         differentiated(h);
         b = prepared(h);

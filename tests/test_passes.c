@@ -87,7 +87,8 @@ static void same_values(Graph *before, Graph *after, const char *what)
         for (int i = 0; i < before->n_out; i++) {
                 int64_t n, m;
                 const double *x = eval_output(a, before->out[i].name, &n), *y = eval_output(b, before->out[i].name, &m);
-                CHECK_MSG(n == m && worst_difference(y, x, n) < 1e-12, "%s: output %s of @%s changed", what, before->out[i].name, before->name);
+                CHECK_MSG(n == m && worst_difference(y, x, n) < 1e-12, "%s: output %s of @%s changed", what,
+                        before->out[i].name, before->name);
         }
         eval_free(a);
         eval_free(b);
@@ -101,7 +102,8 @@ static void print_map(const Model *m, Text *out)
         for (int i = 0; i < m->n_map; i++) {
                 const MapLine *l = &m->map[i];
                 if (l->end)
-                        text_add(out, "# map %s[%lld:%lld:%lld] %s\n", l->param, (long long)l->begin, (long long)l->end, (long long)l->step, l->rest);
+                        text_add(out, "# map %s[%lld:%lld:%lld] %s\n", l->param, (long long)l->begin,
+                                (long long)l->end, (long long)l->step, l->rest);
         }
 }
 
@@ -129,7 +131,8 @@ static void run_case(const void *arg)
         if (strstr(list, "merge_linears"))
                 for (Ref r = 1; r < g->n_nodes; r++)
                         if (NODE(g, r)->op == OP_PARAM)
-                                model_map(&m, (MapLine){ .param = NODE(g, r)->name, .rest = arena_fmt(g->arena, "= %s", NODE(g, r)->name) });
+                                model_map(&m, (MapLine){ .param = NODE(g, r)->name,
+                                        .rest = arena_fmt(g->arena, "= %s", NODE(g, r)->name) });
         for (char *name; (name = strsep(&next, " "));) {
                 char *eq = strchr(name, '=');
                 if (eq)
@@ -190,7 +193,8 @@ static int check_file(const char *pass, bool bless)
                 if (strcmp(after, c.after.s)) {
                         bad++;
                         if (!bless)
-                                printf("  %s: @%.20s: wanted\n%s  got\n%s", path, strstr(before, "graph @") + 7, after, c.after.s);
+                                printf("  %s: @%.20s: wanted\n%s  got\n%s", path, strstr(before, "graph @") + 7,
+                                        after, c.after.s);
                 }
                 text_free(&c.after);
         }

@@ -63,9 +63,6 @@ struct STile {
         static constexpr int SMEM = STAGES * STAGE + 2 * STAGES * 8;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
-        /* Registers after setmaxnreg: 168 at entry (65536 / 384, down to a multiple of 8); what a loading
-         * thread gives up two multiplying ones share. */
-        static constexpr int LOADER_REGS = 56, CONSUMER_REGS = 224;
         /* cp.async: a step's loads are waited for when the LAG-th step after it is about to be
          * issued.  A consumer gives step i - STAGES back once it has begun the next one, so
          * that one must be signalled before the loader waits for the stage of step i. */
@@ -310,7 +307,7 @@ struct Boxes {
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B>
 struct CopyLoader {
-        static constexpr int FULL_COUNT = 4;            /* warps */
+        static constexpr int FULL_COUNT = 4, REGS = 56;         /* arrivals: warps */
         const T *a, *b;
         long lda, ldb;
         int M, N, K;
@@ -358,7 +355,7 @@ struct CopyLoader {
 
 template <class Tile, bool TRANS_A, bool TRANS_B>
 struct TmaLoader {
-        static constexpr int FULL_COUNT = 1;
+        static constexpr int FULL_COUNT = 1, REGS = 40;
         const void *a, *b;              /* maps */
 
         /* Box j of an operand: 64 of C's side, 64 of K, 8 KB. */
@@ -499,6 +496,9 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Loader, class Work>
 TGC_DEV void wgmma_run(const Loader &loader, const Work &work, int M, int N, char *smem)
 {
+        /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread gives
+         * up two multiplying ones share. */
+        constexpr int REGS = (3 * 168 - Loader::REGS) / 2;
         Ring<Tile> ring(smem);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
@@ -513,10 +513,10 @@ TGC_DEV void wgmma_run(const Loader &loader, const Work &work, int M, int N, cha
         else
                 __syncthreads();
         if (threadIdx.x < 128) {
-                setmaxnreg_dec<Tile::LOADER_REGS>();
+                setmaxnreg_dec<Loader::REGS>();
                 loader.run(ring, work);
         } else {
-                setmaxnreg_inc<Tile::CONSUMER_REGS>();
+                setmaxnreg_inc<REGS>();
                 wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N);
         }
         /* No block leaves while another may still arrive at its barriers. */

@@ -91,10 +91,28 @@ struct Store {
         }
 };
 
+/* A tail that reads as much as it writes: a residual. */
+template <class T>
+struct AddStore {
+        static constexpr int MAXV = 8, MINV = 1;
+        T *c;
+        const T *add;
+        int N;
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                float r[V];
+                load<V>(r, add + (long)row * N + col);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        v[i] += r[i];
+                store<V>(c + (long)row * N + col, v);
+        }
+};
+
 /* ---- kernels --------------------------------------------------------------------- */
 
 enum Path { COPY, TMA };
-enum Mode { TASK, PERSISTENT, SPLIT, STREAM };
+enum Mode { TASK, PERSISTENT, ADDED /* persistent, with zeros in ws as the residual */, SPLIT, STREAM };
 
 /* a, b: the matrices, or with TMA their maps.  n: tiles, splits or workers. */
 struct Args { const void *a, *b; void *c; float *ws; int M, N, K, n; };
@@ -107,10 +125,13 @@ __device__ __forceinline__ void run_body(const Args &g, char *smem)
         const T *a = (const T *)g.a, *b = (const T *)g.b;
         const long lda = TA ? M : K, ldb = TB ? K : N;
         const Store<T> tail = { (T *)g.c, N };
+        const AddStore<T> added = { (T *)g.c, (const T *)g.ws, N };
         if constexpr (PATH == TMA && MODE == TASK)
                 matmul_tma_task<T, Tile, TA, TB>(a, b, M, N, K, at, smem, tail);
         else if constexpr (PATH == TMA && MODE == PERSISTENT)
                 matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, tail);
+        else if constexpr (PATH == TMA && MODE == ADDED)
+                matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, added);
         else if constexpr (PATH == TMA && MODE == SPLIT)
                 matmul_tma_split_task<T, Tile, TA, TB, 4>(a, b, M, N, K, g.n, g.ws, at, smem);
         else if constexpr (PATH == TMA)
@@ -119,6 +140,8 @@ __device__ __forceinline__ void run_body(const Args &g, char *smem)
                 matmul_sm90_task<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, at, smem, tail);
         else if constexpr (MODE == PERSISTENT)
                 matmul_sm90_persistent<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, at, step, smem, tail);
+        else if constexpr (MODE == ADDED)
+                matmul_sm90_persistent<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, at, step, smem, added);
         else if constexpr (MODE == SPLIT)
                 matmul_sm90_split_task<T, Tile, TA, TB, 16, 4>(a, lda, b, ldb, M, N, K, g.n, g.ws, at, smem);
         else
@@ -155,7 +178,7 @@ __global__ void __launch_bounds__(256) k_stream_sum(Args g)
 
 static int sms;         /* multiprocessors */
 
-/* `n` means: TASK nothing; PERSISTENT blocks (clusters) at most, 0: as many as fit; SPLIT splits;
+/* `n` means: TASK nothing; PERSISTENT and ADDED blocks (clusters) at most, 0: as many as fit; SPLIT splits;
  * STREAM workers, 0: as many as fit. */
 template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
 void launch(Args g, int n, cudaStream_t s)
@@ -164,7 +187,7 @@ void launch(Args g, int n, cudaStream_t s)
         const int tiles = ((g.M + c * Tile::BM - 1) / (c * Tile::BM)) * ((g.N + Tile::BN - 1) / Tile::BN);
         int grid = tiles;
         g.n = tiles;
-        if (MODE == PERSISTENT && fit < tiles)
+        if ((MODE == PERSISTENT || MODE == ADDED) && fit < tiles)
                 grid = fit;
         if (MODE == SPLIT)
                 g.n = n, grid = tiles * n;
@@ -289,11 +312,11 @@ static void data_free(Data *d)
 }
 
 /* Poison the outputs, so that what is not written shows. */
-static void data_poison(const Data &d, Problem p)
+static void data_poison(const Data &d, Problem p, Mode mode)
 {
         CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * 2));
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * 2, 0x5a, GUARD));
-        CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
+        CUDA(cudaMemset(d.ws, mode == ADDED ? 0 : 0xff, d.ws_bytes));
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
 }
 
@@ -455,6 +478,8 @@ enum { N_TESTS = sizeof tests / sizeof *tests };
 static size_t ws_bytes(Mode mode, Problem p, int bm, int bn, int n)
 {
         const size_t tiles = (size_t)((p.M + bm - 1) / bm) * ((p.N + bn - 1) / bn);
+        if (mode == ADDED)
+                return (size_t)p.M * p.N * 2;
         if (mode == SPLIT)
                 return (size_t)p.M * p.N * n * 4;
         return mode == STREAM ? (tiles + (n ? n : sms) - 1) * bm * bn * 4 : 16;
@@ -471,7 +496,7 @@ static bool test_run(const Test *t)
         const long places = (long)t->p.M * t->p.N;
         long at;
         Data d = data_new<T>(t->p, ws_bytes(t->mode, t->p, t->bm, t->bn, t->n), places, 7);
-        data_poison(d, t->p);
+        data_poison(d, t->p, t->mode);
         t->launch(args_of(d, t->p, t->path), t->n, 0);
         CUDA(cudaGetLastError());
         const cudaError_t e = cudaDeviceSynchronize();
@@ -557,7 +582,11 @@ struct Way { const char *name; Path path; Mode mode; int bm, bn, n; Launch *laun
         WAY(S128x192, TA, TB, COPY, PERSISTENT, 0) WAY(S128x128, TA, TB, COPY, PERSISTENT, 0) \
         WAY(S128x256, TA, TB, COPY, TASK, 0)
 
-static const Way ways_01[] = { WAYS(0, 1)
+typedef STile<128, 256, 2, 4, 1, 0> S128x256_no_lead;
+static const Way ways_01[] = { WAYS(0, 1) WAY(S128x256_no_lead, 0, 1, TMA, PERSISTENT, 0)
+        WAY(S128x256, 0, 1, TMA, ADDED, 0) WAY(S128x256c, 0, 1, TMA, ADDED, 0) WAY(S128x192, 0, 1, TMA, ADDED, 0)
+        WAY(S128x128t, 0, 1, TMA, ADDED, 0) WAY(S128x192t, 0, 1, TMA, ADDED, 0)
+        WAY(S128x256, 0, 1, COPY, ADDED, 0)
         LITERAL(S128x256, 0, 1, PERSISTENT, 32768, 2304, 768) LITERAL(S128x256, 0, 1, TASK, 32768, 2304, 768)
         LITERAL(S128x256, 0, 1, PERSISTENT, 8192, 2048, 8192) };
 static const Way ways_00[] = { WAYS(0, 0) };
@@ -655,7 +684,7 @@ static int speed_of(Problem p, const char *name, unsigned seed)
                 if (ws_bytes(w->mode, p, w->bm, w->bn, w->n) > ws
                     || (w->M && (w->M != p.M || w->N != p.N || w->K != p.K)))
                         continue;
-                data_poison(d, p);
+                data_poison(d, p, w->mode);
                 w->launch(args_of(d, p, w->path), w->n, 0);
                 CUDA(cudaGetLastError());
                 CUDA(cudaDeviceSynchronize());

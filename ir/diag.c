@@ -37,7 +37,8 @@ static void show_line(Diag *d, Loc loc, size_t n)
                 s++, line++;
         if (!s || n >= sizeof d->msg - 2)
                 return;
-        n += (size_t)snprintf(d->msg + n, sizeof d->msg - n, "\n    %.*s", (int)strcspn(s, "\n") > 160 ? 160 : (int)strcspn(s, "\n"), s);
+        int len = (int)strcspn(s, "\n");
+        n += (size_t)snprintf(d->msg + n, sizeof d->msg - n, "\n    %.*s", len > 160 ? 160 : len, s);
         if (loc.col > 0 && loc.col <= 160 && n < sizeof d->msg - 2)
                 snprintf(d->msg + n, sizeof d->msg - n, "\n    %*s^", loc.col - 1, "");
 }

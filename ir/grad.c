@@ -18,7 +18,8 @@ static Ref reduce_to(Graph *g, Ref d, Ref to)
         if (shape_eq(&TYPE(d), &want))
                 return d;
         if (dim_eq(type_elems(&want), DIM(1))) {        /* to a scalar: rows first, then the row of sums */
-                if (TYPE(d).rank > 1 && dim_is_const(TYPE(d).dim[TYPE(d).rank - 1]) && TYPE(d).dim[TYPE(d).rank - 1].n > 1)
+                if (TYPE(d).rank > 1 && dim_is_const(TYPE(d).dim[TYPE(d).rank - 1]) &&
+                        TYPE(d).dim[TYPE(d).rank - 1].n > 1)
                         d = op1(g, OP_SUM, d);
                 d = graph_reshape(g, d, type_of(DT_F32, 1, type_elems(&TYPE(d))));
                 d = op1(g, OP_SUM, d);
@@ -36,11 +37,12 @@ static Ref reduce_to(Graph *g, Ref d, Ref to)
         if (t.rank && want.rank && dim_eq(want.dim[want.rank - 1], DIM(1)) && !dim_eq(t.dim[t.rank - 1], DIM(1)))
                 d = op1(g, OP_SUM, d);
         t = TYPE(d);
-        if (t.rank > 1 && want.rank > 1 && t.rank >= want.rank && dim_eq(want.dim[want.rank - 2], DIM(1)) && !dim_eq(t.dim[t.rank - 2], DIM(1)))
+        if (t.rank > 1 && want.rank > 1 && t.rank >= want.rank && dim_eq(want.dim[want.rank - 2], DIM(1)) &&
+                !dim_eq(t.dim[t.rank - 2], DIM(1)))
                 d = graph_add(g, OP_COMBINE, &d, 1, NULL, NODE(g, to)->loc, graph_name(g, NODE(g, to)->name));
         if (!dim_eq(type_elems(&TYPE(d)), type_elems(&want)))
-                error_at(NODE(g, to)->loc, "the gradient of %%%s cannot be summed back over the axes it was stretched along; "
-                         "use reshape so that they lead, or come last", NODE(g, to)->name);
+                error_at(NODE(g, to)->loc, "the gradient of %%%s cannot be summed back over the axes it was stretched "
+                         "along; use reshape so that they lead, or come last", NODE(g, to)->name);
         return graph_reshape(g, d, want);
 }
 
@@ -104,7 +106,11 @@ void grad_cast(Graph *g, Ref n, const Ref *dout, Ref *din)
                 din[0] = dout[0];
 }
 
-void grad_scale(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = op1x(g, OP_SCALE, dout[0], NODE(g, n)->a.num.x); }
+void grad_scale(Graph *g, Ref n, const Ref *dout, Ref *din)
+{
+        din[0] = op1x(g, OP_SCALE, dout[0], NODE(g, n)->a.num.x);
+}
+
 void grad_offset(Graph *g, Ref n, const Ref *dout, Ref *din) { (void)g, (void)n; din[0] = dout[0]; }
 void grad_neg(Graph *g, Ref n, const Ref *dout, Ref *din) { (void)n; din[0] = op1(g, OP_NEG, dout[0]); }
 
@@ -187,7 +193,8 @@ void grad_rope(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Attr a = NODE(g, n)->a;
         a.rope.back = !a.rope.back;
-        din[0] = graph_add(g, OP_ROPE, (Ref[]){ dout[0], IN(1) }, 2, &a, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
+        din[0] = graph_add(g, OP_ROPE, (Ref[]){ dout[0], IN(1) }, 2, &a, NODE(g, n)->loc,
+                graph_name(g, NODE(g, n)->name));
 }
 
 void grad_interleave(Graph *g, Ref n, const Ref *dout, Ref *din)
@@ -222,7 +229,11 @@ static Ref norm_grad(Graph *g, Op op, Ref n, Ref dy)
 }
 
 void grad_rmsnorm(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = norm_grad(g, OP_RMSNORM_GRAD, n, dout[0]); }
-void grad_layernorm(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = norm_grad(g, OP_LAYERNORM_GRAD, n, dout[0]); }
+
+void grad_layernorm(Graph *g, Ref n, const Ref *dout, Ref *din)
+{
+        din[0] = norm_grad(g, OP_LAYERNORM_GRAD, n, dout[0]);
+}
 
 /* Statistics are given for reading only. */
 static void need_first(Graph *g, Ref n, const Ref *dout)
@@ -237,7 +248,8 @@ void grad_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
         need_first(g, n, dout);
         Ref lse = graph_item(g, n, 1, NULL);
         if (dout[0])
-                din[0] = graph_add(g, OP_CE_GRAD, (Ref[]){ IN(0), IN(1), lse, dout[0] }, 4, NULL, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
+                din[0] = graph_add(g, OP_CE_GRAD, (Ref[]){ IN(0), IN(1), lse, dout[0] }, 4, NULL, NODE(g, n)->loc,
+                        graph_name(g, NODE(g, n)->name));
 }
 
 void grad_colsum(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = stretch(g, dout[0], IN(0)); }
@@ -253,7 +265,8 @@ void grad_matmul(Graph *g, Ref n, const Ref *dout, Ref *din)
                 Type ra = type_of(TYPE(a).dt, 2, type_rows(&TYPE(a)), TYPE(a).dim[TYPE(a).rank - 1]);
                 Type rd = type_of(TYPE(dy).dt, 2, type_rows(&TYPE(dy)), TYPE(dy).dim[TYPE(dy).rank - 1]);
                 if (ta)
-                        error_at(NODE(g, n)->loc, "matmul: no gradient for a transposed %%%s of rank %d", NODE(g, a)->name, TYPE(a).rank);
+                        error_at(NODE(g, n)->loc, "matmul: no gradient for a transposed %%%s of rank %d",
+                                NODE(g, a)->name, TYPE(a).rank);
                 a = graph_reshape(g, a, ra);
                 dy = graph_reshape(g, dy, rd);
         }
@@ -269,7 +282,8 @@ void grad_expert(Graph *g, Ref n, const Ref *dout, Ref *din)
         Ref w = IN(1), perm = IN(2), offs = IN(3), x = IN(0);
         Loc loc = NODE(g, n)->loc;
         Attr b = { .expert = { .tb = !a.expert.tb, .adiv = from, .scatter = adiv != 0 } };
-        Ref dx = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ dout[0], w, perm, offs }, 4, &b, loc, graph_name(g, NODE(g, n)->name));
+        Ref dx = graph_add(g, OP_EXPERT_MATMUL, (Ref[]){ dout[0], w, perm, offs }, 4, &b, loc,
+                graph_name(g, NODE(g, n)->name));
         if (adiv > 1) {                                 /* k slots read one row: sum them */
                 Type t = type_of(TYPE(dx).dt, 3, TYPE(x).dim[0], DIM(adiv), TYPE(x).dim[1]);
                 dx = graph_reshape(g, dx, t);
@@ -277,7 +291,8 @@ void grad_expert(Graph *g, Ref n, const Ref *dout, Ref *din)
         }
         din[0] = dx;
         Attr c = { .expert = { .tb = a.expert.tb, .adiv = adiv, .bdiv = from } };
-        din[1] = graph_add(g, OP_EXPERT_GRAD, (Ref[]){ x, dout[0], perm, offs }, 4, &c, loc, graph_name(g, NODE(g, w)->name));
+        din[1] = graph_add(g, OP_EXPERT_GRAD, (Ref[]){ x, dout[0], perm, offs }, 4, &c, loc,
+                graph_name(g, NODE(g, w)->name));
 }
 
 void grad_linear_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
@@ -301,7 +316,8 @@ void grad_attention(Graph *g, Ref n, const Ref *dout, Ref *din)
         Ref in[7] = { IN(0), IN(1), IN(2), n, graph_item(g, n, 1, NULL), dout[0], IN(3) };
         if (!dout[0])
                 return;
-        Ref d = graph_add(g, OP_ATTENTION_GRAD, in, NODE(g, n)->n_in == 4 ? 7 : 6, &a, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
+        Ref d = graph_add(g, OP_ATTENTION_GRAD, in, NODE(g, n)->n_in == 4 ? 7 : 6, &a, NODE(g, n)->loc,
+                graph_name(g, NODE(g, n)->name));
         din[0] = d;
         din[1] = graph_item(g, d, 1, NULL);
         din[2] = graph_item(g, d, 2, NULL);
@@ -358,7 +374,8 @@ void grad_topk(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Attr a = { .k = { TYPE(IN(0)).dim[TYPE(IN(0)).rank - 1].n } };
         if (dout[0])
-                din[0] = graph_add(g, OP_TOPK_GRAD, (Ref[]){ dout[0], graph_item(g, n, 1, NULL) }, 2, &a, NODE(g, n)->loc,
+                din[0] = graph_add(g, OP_TOPK_GRAD, (Ref[]){ dout[0], graph_item(g, n, 1, NULL) }, 2, &a,
+                        NODE(g, n)->loc,
                                    graph_name(g, NODE(g, n)->name));
 }
 

@@ -113,7 +113,8 @@ static void check_type(const Node *n, const Type *t)
                 for (int k = 0; k < N_SYM; k++)
                         ok &= t->dim[i].e[k] >= 0 && (e[k] += t->dim[i].e[k]) <= 16;
                 if (!ok)
-                        error_at(n->loc, "%%%s: %s has a dimension of 0 or too many elements", n->name, type_text(t, (char[256]){ 0 }));
+                        error_at(n->loc, "%%%s: %s has a dimension of 0 or too many elements", n->name,
+                                type_text(t, (char[256]){ 0 }));
         }
 }
 

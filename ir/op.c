@@ -35,14 +35,18 @@ static const AttrField num_f[] = { REAL(num, x), END };
 static const AttrField drop_f[] = { REAL(drop, p), INT(drop, id), END };
 static const AttrField rope_f[] = { INT(rope, back), INT(rope, dims), END };
 static const AttrField mm_f[] = { INT(mm, ta), INT(mm, tb), END };
-static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(expert, bdiv), INT(expert, scatter), END };
-static const AttrField att_f[] = { REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap), REAL(att, p),
+static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(expert, bdiv), INT(expert, scatter),
+        END };
+static const AttrField att_f[] = { REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap),
+        REAL(att, p),
                                    INT(att, id), INT(att, mask), INT(att, alibi), END };
-static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len), INT_OR(slice, step, 1), END };
+static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len), INT_OR(slice, step, 1),
+        END };
 static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK }, END };
 static const AttrField item_f[] = { INT(item, index), END };
 static const AttrField k_f[] = { INT(k, k), END };
-static const AttrField param_f[] = { INT(param, init), REAL(param, a), REAL(param, b), INT_OR(param, trainable, 1), INT(param, decay), END };
+static const AttrField param_f[] = { INT(param, init), REAL(param, a), REAL(param, b), INT_OR(param, trainable, 1),
+        INT(param, decay), END };
 static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0 }, END };
 static const AttrField accum_f[] = { INT(accum, more), END };
 static const AttrField cache_f[] = { INT(cache, layer), END };

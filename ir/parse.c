@@ -46,8 +46,10 @@ static bool accept(Parser *p, const char *word)
 
 static void expect(Parser *p, const char *word)
 {
-        if (!accept(p, word))
-                error_at(here(p), "expected '%s', found '%.*s'", word, (int)strcspn(p->s, "\n ") > 20 ? 20 : (int)strcspn(p->s, "\n "), p->s);
+        if (accept(p, word))
+                return;
+        int len = (int)strcspn(p->s, "\n ");
+        error_at(here(p), "expected '%s', found '%.*s'", word, len > 20 ? 20 : len, p->s);
 }
 
 static bool is_name(char c)
@@ -265,7 +267,8 @@ static void node(Parser *p)
         t = type(p);
         r = graph_typed(g, op, &t, in, n, &a, at, name);
         if (!shape_eq(&NODE(g, r)->type, &t))
-                error_at(at, "%s gives %s, the text says %s", text, shape_text(&NODE(g, r)->type, x), shape_text(&t, y));
+                error_at(at, "%s gives %s, the text says %s", text, shape_text(&NODE(g, r)->type, x),
+                        shape_text(&t, y));
         NODE(g, r)->type.dt = t.dt;
         define(p, name, r, loc);
         if (accept(p, "!"))

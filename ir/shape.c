@@ -52,7 +52,8 @@ static void need_shape(Graph *g, Node *n, int i, const Type *want)
 {
         char a[256], b[256];
         if (!shape_eq(IN(i), want))
-                error_at(n->loc, "%s: %%%s must be %s, not %s", TEXT, NAME(i), shape_text(want, a), shape_text(IN(i), b));
+                error_at(n->loc, "%s: %%%s must be %s, not %s", TEXT, NAME(i), shape_text(want, a),
+                        shape_text(IN(i), b));
 }
 
 static Dim last(const Type *t) { return t->dim[t->rank - 1]; }
@@ -134,7 +135,8 @@ int shape_rope(Graph *g, Node *n, Type *out)
         d = last(IN(0));
         int64_t r = n->a.rope.dims ? n->a.rope.dims : d.n;
         if (!dim_is_const(d) || d.n % 2 || r < 2 || r > d.n || r % 2 || IN(1)->rank != 1 || IN(1)->dim[0].n != r / 2)
-                error_at(n->loc, "rope: %%%s is %s and rotates %lld, so the frequencies must be [%lld], not %s in %%%s", NAME(0),
+                error_at(n->loc, "rope: %%%s is %s and rotates %lld, so the frequencies must be [%lld], "
+                         "not %s in %%%s", NAME(0),
                          shape_text(IN(0), a), (long long)r, (long long)r / 2, shape_text(IN(1), b), NAME(1));
         out[0] = *IN(0);
         return 1;
@@ -175,7 +177,8 @@ static void need_targets(Graph *g, Node *n, int x, int t)
         Type r = *IN(x);
         r.rank--;
         if (!shape_eq(&r, IN(t)))
-                error_at(n->loc, "%s: %%%s is %s, so targets must be %s, not %s in %%%s", TEXT, NAME(x), shape_text(IN(x), a),
+                error_at(n->loc, "%s: %%%s is %s, so targets must be %s, not %s in %%%s", TEXT, NAME(x),
+                        shape_text(IN(x), a),
                          shape_text(&r, b), type_text(IN(t), (char[256]){ 0 }), NAME(t));
 }
 
@@ -210,7 +213,8 @@ int shape_ce_grad(Graph *g, Node *n, Type *out)
 int shape_colsum(Graph *g, Node *n, Type *out)
 {
         if (n->a.k.k < 1 || n->a.k.k > IN(0)->rank)
-                error_at(n->loc, "colsum: cannot sum %lld leading axes of a tensor of rank %d", (long long)n->a.k.k, IN(0)->rank);
+                error_at(n->loc, "colsum: cannot sum %lld leading axes of a tensor of rank %d", (long long)n->a.k.k,
+                        IN(0)->rank);
         int k = (int)n->a.k.k;
         out[0].dt = DT_F32;
         out[0].rank = IN(0)->rank - k;
@@ -235,15 +239,18 @@ int shape_matmul(Graph *g, Node *n, Type *out)
         kb = b->dim[b->rank - 2 + (n->a.mm.tb ? 1 : 0)];
         nn = b->dim[b->rank - 1 - (n->a.mm.tb ? 1 : 0)];
         if (!dim_eq(ka, kb))
-                error_at(n->loc, "matmul: inner dimensions differ, %s in %%%s %s and %s in %%%s %s", dim_text(ka, (char[64]){ 0 }),
+                error_at(n->loc, "matmul: inner dimensions differ, %s in %%%s %s and %s in %%%s %s",
+                        dim_text(ka, (char[64]){ 0 }),
                          NAME(0), shape_text(a, x), dim_text(kb, (char[64]){ 0 }), NAME(1), shape_text(b, y));
         lead = b->rank - 2;
         if (lead && (lead != a->rank - 2))
-                error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x), NAME(0),
+                error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x),
+                        NAME(0),
                          shape_text(b, y), NAME(1));
         for (int i = 0; i < lead; i++)
                 if (!dim_eq(a->dim[i], b->dim[i]))
-                        error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x), NAME(0),
+                        error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s",
+                                shape_text(a, x), NAME(0),
                                  shape_text(b, y), NAME(1));
         out[0] = *a;
         out[0].dt = float_of(g, n);
@@ -259,7 +266,8 @@ static void need_slots(Graph *g, Node *n, int i, int64_t div)
         char a[256], b[256];
         Dim rows = IN(i)->dim[0];
         if (div < 0 || div > 1 << 20 || IN(i)->rank != 2 || !dim_eq(dim_mul(rows, DIM(div ? div : 1)), IN(2)->dim[0]))
-                error_at(n->loc, "%s: %%%s is %s, whose rows, %lld slots each, do not make %s", TEXT, NAME(i), shape_text(IN(i), a),
+                error_at(n->loc, "%s: %%%s is %s, whose rows, %lld slots each, do not make %s", TEXT, NAME(i),
+                        shape_text(IN(i), a),
                          (long long)(div ? div : 1), shape_text(IN(2), b));
 }
 
@@ -270,12 +278,14 @@ int shape_expert(Graph *g, Node *n, Type *out)
         char x[256], y[256];
         need_rank(g, n, 0, 2);
         if (w->rank != 3 || !dim_eq(last(a), w->dim[n->a.expert.tb ? 2 : 1]))
-                error_at(n->loc, "expert_matmul: inner dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x), NAME(0),
+                error_at(n->loc, "expert_matmul: inner dimensions differ, %s in %%%s and %s in %%%s",
+                        shape_text(a, x), NAME(0),
                          shape_text(w, y), NAME(1));
         need_int(g, n, 2);
         need_int(g, n, 3);
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n != w->dim[0].n + 1)
-                error_at(n->loc, "expert_matmul: perm must be [P] and offs [%lld], not %s and %s", (long long)w->dim[0].n + 1,
+                error_at(n->loc, "expert_matmul: perm must be [P] and offs [%lld], not %s and %s",
+                        (long long)w->dim[0].n + 1,
                          shape_text(IN(2), x), shape_text(IN(3), y));
         need_slots(g, n, 0, n->a.expert.adiv);
         out[0] = type_of(a->dt, 2, IN(2)->dim[0], w->dim[n->a.expert.tb ? 1 : 2]);
@@ -289,7 +299,8 @@ int shape_expert_grad(Graph *g, Node *n, Type *out)
         need_int(g, n, 2);
         need_int(g, n, 3);
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n < 2)
-                error_at(n->loc, "expert_grad: perm must be [P] and offs [E+1], not %s and %s", shape_text(IN(2), (char[256]){ 0 }),
+                error_at(n->loc, "expert_grad: perm must be [P] and offs [E+1], not %s and %s",
+                        shape_text(IN(2), (char[256]){ 0 }),
                          shape_text(IN(3), (char[256]){ 0 }));
         need_slots(g, n, 0, n->a.expert.adiv);
         need_slots(g, n, 1, n->a.expert.bdiv);
@@ -305,7 +316,8 @@ static void need_linear(Graph *g, Node *n)
         need_inputs(n, n->op == OP_LINEAR_CE ? 3 : 4, n->op == OP_LINEAR_CE ? 4 : 5);
         need_targets(g, n, 0, 2);
         if (IN(1)->rank != 2 || !dim_eq(last(IN(0)), IN(1)->dim[1]))
-                error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(0), x), NAME(0),
+                error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(0), x),
+                        NAME(0),
                          shape_text(IN(1), y), NAME(1));
         Type bias = type_of(DT_F32, 1, IN(1)->dim[0]);
         int first = n->op == OP_LINEAR_CE ? 3 : 4;
@@ -345,9 +357,11 @@ int shape_attention(Graph *g, Node *n, Type *out)
         char x[256], y[256], z[256];
         need_inputs(n, n->op == OP_ATTENTION ? 3 : 6, n->op == OP_ATTENTION ? 4 : 7);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
-        if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) ||
-            !dim_eq(k->dim[0], v->dim[0]) || !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
-                error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,D) with K dividing H, not %s, %s, %s", TEXT,
+        if (q->rank != 4 || k->rank != 4 || v->rank != 4 ||
+            !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
+            !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
+                error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,D) with K dividing H, "
+                         "not %s, %s, %s", TEXT,
                          shape_text(q, x), shape_text(k, y), shape_text(v, z));
         Type slopes = type_of(DT_F32, 1, q->dim[2]);
         if (n->n_in == (n->op == OP_ATTENTION ? 4 : 7) && n->a.att.alibi)
@@ -378,7 +392,8 @@ int shape_gather(Graph *g, Node *n, Type *out)
         out[0] = *IN(1);
         out[0].dt = IN(0)->dt;
         if (out[0].rank + IN(0)->rank - 1 > MAX_RANK)
-                error_at(n->loc, "gather: %%%s is %s, the result has too many dimensions", NAME(1), type_text(IN(1), a));
+                error_at(n->loc, "gather: %%%s is %s, the result has too many dimensions", NAME(1),
+                        type_text(IN(1), a));
         for (int i = 1; i < IN(0)->rank; i++)
                 out[0].dim[out[0].rank++] = IN(0)->dim[i];
         return 1;
@@ -392,7 +407,8 @@ int shape_scatter(Graph *g, Node *n, Type *out)
         need_int(g, n, 2);
         if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS || IN(0)->rank > 2 || IN(1)->rank != 1 || IN(2)->rank != 1 ||
             !dim_eq(IN(0)->dim[0], IN(1)->dim[0]) || !dim_eq(IN(2)->dim[0], DIM(n->a.k.k + 1)))
-                error_at(n->loc, "scatter: needs rows [P,C], perm [P] and offs [%lld], not %s, %s and %s", (long long)n->a.k.k + 1,
+                error_at(n->loc, "scatter: needs rows [P,C], perm [P] and offs [%lld], not %s, %s and %s",
+                        (long long)n->a.k.k + 1,
                          shape_text(IN(0), a), shape_text(IN(1), b), shape_text(IN(2), c));
         out[0] = type_of(DT_F32, 1, DIM(n->a.k.k));
         if (IN(0)->rank > 1)
@@ -415,7 +431,8 @@ int shape_reshape(Graph *g, Node *n, Type *out)
         char a[256], b[256];
         n->type.dt = IN(0)->dt;
         if (!dim_eq(type_elems(&n->type), type_elems(IN(0))))
-                error_at(n->loc, "reshape: %%%s is %s and cannot become %s", NAME(0), shape_text(IN(0), a), shape_text(&n->type, b));
+                error_at(n->loc, "reshape: %%%s is %s and cannot become %s", NAME(0), shape_text(IN(0), a),
+                        shape_text(&n->type, b));
         out[0] = n->type;
         return 1;
 }
@@ -427,8 +444,10 @@ int shape_expand(Graph *g, Node *n, Type *out)
         n->type.dt = t->dt;
         for (int i = 1; i <= t->rank; i++)
                 if (i > n->type.rank ||
-                    (!dim_eq(t->dim[t->rank - i], n->type.dim[n->type.rank - i]) && !dim_eq(t->dim[t->rank - i], DIM(1))))
-                        error_at(n->loc, "expand: %%%s is %s and cannot become %s", NAME(0), shape_text(t, a), shape_text(&n->type, b));
+                    (!dim_eq(t->dim[t->rank - i], n->type.dim[n->type.rank - i]) &&
+                            !dim_eq(t->dim[t->rank - i], DIM(1))))
+                        error_at(n->loc, "expand: %%%s is %s and cannot become %s", NAME(0), shape_text(t, a),
+                                shape_text(&n->type, b));
         out[0] = n->type;
         return 1;
 }
@@ -438,11 +457,13 @@ int shape_slice(Graph *g, Node *n, Type *out)
         char a[256];
         int64_t s = n->a.slice.start, len = n->a.slice.len, st = n->a.slice.step;
         if (n->a.slice.axis < 0 || n->a.slice.axis >= IN(0)->rank)
-                error_at(n->loc, "slice: %%%s is %s, there is no axis %lld", NAME(0), shape_text(IN(0), a), (long long)n->a.slice.axis);
+                error_at(n->loc, "slice: %%%s is %s, there is no axis %lld", NAME(0), shape_text(IN(0), a),
+                        (long long)n->a.slice.axis);
         int ax = (int)n->a.slice.axis;
         Dim d = IN(0)->dim[ax];
         if (!dim_is_const(d) || s < 0 || len < 1 || st < 1 || s >= d.n || (len - 1) > (d.n - 1 - s) / st)
-                error_at(n->loc, "slice: %lld elements from %lld by %lld do not fit axis %d of %%%s %s", (long long)len, (long long)s,
+                error_at(n->loc, "slice: %lld elements from %lld by %lld do not fit axis %d of %%%s %s",
+                        (long long)len, (long long)s,
                          (long long)st, ax, NAME(0), shape_text(IN(0), a));
         out[0] = *IN(0);
         out[0].dim[ax].n = len;
@@ -456,7 +477,8 @@ int shape_transpose(Graph *g, Node *n, Type *out)
         for (int i = 0; i < r; i++) {
                 int64_t p = n->a.perm.perm[i];
                 if (p < 0 || p >= r || seen >> p & 1)
-                        error_at(n->loc, "transpose: the permutation of %%%s must name each of its %d axes once", NAME(0), r);
+                        error_at(n->loc, "transpose: the permutation of %%%s must name each of its %d axes once",
+                                NAME(0), r);
                 seen |= 1 << p;
                 out[0].dim[i] = IN(0)->dim[p];
         }
@@ -481,7 +503,8 @@ int shape_concat(Graph *g, Node *n, Type *out)
                                 continue;
                         }
                 }
-                error_at(n->loc, "concat: shapes differ before the last axis, %s in %%%s and %s in %%%s", shape_text(IN(0), a), NAME(0),
+                error_at(n->loc, "concat: shapes differ before the last axis, %s in %%%s and %s in %%%s",
+                        shape_text(IN(0), a), NAME(0),
                          shape_text(IN(i), b), NAME(i));
         }
         return 1;
@@ -492,7 +515,8 @@ int shape_topk(Graph *g, Node *n, Type *out)
         char a[256];
         need_rank(g, n, 0, 1);
         if (n->a.k.k < 1 || !dim_is_const(last(IN(0))) || n->a.k.k > last(IN(0)).n)
-                error_at(n->loc, "topk: cannot take %lld of %%%s %s", (long long)n->a.k.k, NAME(0), shape_text(IN(0), a));
+                error_at(n->loc, "topk: cannot take %lld of %%%s %s", (long long)n->a.k.k, NAME(0),
+                        shape_text(IN(0), a));
         out[0] = *IN(0);
         out[0].dt = DT_F32;
         out[0].dim[out[0].rank - 1] = DIM(n->a.k.k);
@@ -543,8 +567,10 @@ int shape_append(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
         const Type *s = IN(0), *x = IN(1);
-        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[0], x->dim[0]) || !dim_eq(s->dim[2], x->dim[2]) || !dim_eq(s->dim[3], x->dim[3]))
-                error_at(n->loc, "append: the cache %%%s is %s and cannot take %s from %%%s", NAME(0), shape_text(s, a), shape_text(x, b),
+        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[0], x->dim[0]) || !dim_eq(s->dim[2], x->dim[2]) ||
+                !dim_eq(s->dim[3], x->dim[3]))
+                error_at(n->loc, "append: the cache %%%s is %s and cannot take %s from %%%s", NAME(0),
+                        shape_text(s, a), shape_text(x, b),
                          NAME(1));
         out[0] = *s;
         return 1;

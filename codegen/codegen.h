@@ -88,6 +88,9 @@ typedef struct Kernel {
         int         threads, smem, n_args;
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops merged into it, and their lines */
+        const char *grid, *reads, *writes;      /* of its first launch, for people */
+        const char *used;               /* "step 12, decode 24": launches by program */
+        int         n_now;              /* launches of the program being written */
 } Kernel;
 
 /* All programs of one target share its kernels. */
@@ -194,6 +197,8 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt);         /* gradi
 typedef struct Layout Layout;           /* element offsets of parameters, see program.c */
 Module *module_new(Arena *a, int target);
 void    module_text(const Module *m, Text *kernels, Text *source);
+void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
+void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */
 
 /* ---- memory.c ---- */
 

@@ -138,10 +138,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                            (long long)N, (long long)K, rows, split, align, w.arg, w.ld);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
-                b->smem = matvec_kn_smem(M, (int)K, 256, 64);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 256, 64, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
-                           (long long)N, (long long)K, align, w.arg, w.ld);
-                build_end(b, arena_fmt(e->tmp, "ceil(%lld/64)", (long long)N));
+                int cols = 32;
+                b->smem = matvec_kn_smem(M, (int)K, 256, cols);
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 256, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
+                           (long long)N, (long long)K, cols, align, w.arg, w.ld);
+                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
 }
 

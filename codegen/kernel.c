@@ -219,12 +219,26 @@ static const char *where_text(Emit *e, const Group *gr)
         return s;
 }
 
-static const char *intern(Build *b, const char *text)
+/* Names of the arguments that are only read, or written. */
+static const char *arg_names(Build *b, bool written)
+{
+        Text t = { 0 };
+        for (int i = 0; i < b->args.n; i++)
+                if (b->args.written[i] == written)
+                        text_add(&t, "%s%s", t.n ? ", " : "", b->args.name[i]);
+        const char *s = arena_str(b->e->m->arena, t.s ? t.s : "");
+        text_free(&t);
+        return s;
+}
+
+static const char *intern(Build *b, const char *text, const char *grid)
 {
         Module *m = b->e->m;
         for (int i = 0; i < m->n_kernels; i++)
-                if (!strcmp(m->kernel[i].text, text))
+                if (!strcmp(m->kernel[i].text, text)) {
+                        m->kernel[i].n_now++;
                         return m->kernel[i].name;
+                }
         if (m->n_kernels == m->cap) {
                 int cap = m->cap ? m->cap * 2 : 64;
                 Kernel *k = arena_alloc(m->arena, (size_t)cap * sizeof *k);
@@ -243,6 +257,11 @@ static const char *intern(Build *b, const char *text)
         k->flops = b->flops;
         k->bytes = b->bytes;
         k->where = where_text(b->e, b->gr);
+        k->grid = arena_str(m->arena, grid);
+        k->reads = arg_names(b, false);
+        k->writes = arg_names(b, true);
+        k->used = "";
+        k->n_now = 1;
         m->n_kernels++;
         return k->name;
 }
@@ -295,7 +314,7 @@ void build_end(Build *b, const char *grid)
                         abort();
         }
         Launch *l = &e->launch[e->n_launch++];
-        l->kernel = intern(b, t.s);
+        l->kernel = intern(b, t.s, grid);
         l->grid = arena_str(e->m->arena, grid);
         l->n_args = a->n;
         l->arg = arena_alloc(e->m->arena, (size_t)(a->n + 1) * sizeof *l->arg);
@@ -304,6 +323,39 @@ void build_end(Build *b, const char *grid)
         text_free(&t);
         text_free(&b->decl);
         text_free(&b->body);
+}
+
+void module_count(Module *m, const char *program)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                Kernel *k = &m->kernel[i];
+                if (k->n_now)
+                        k->used = arena_fmt(m->arena, "%s%s%s %d", k->used, *k->used ? ", " : "", program, k->n_now);
+                k->n_now = 0;
+        }
+}
+
+void module_fused(const Module *m, Text *out)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                const Kernel *k = &m->kernel[i];
+                text_add(out, "kernel %s\n", k->name);
+                for (const char *s = k->where; *s; ) {
+                        size_t n = strcspn(s, "\n"), tab = strcspn(s, "\t");
+                        if (tab < n)
+                                text_add(out, "    %-84.*s %.*s\n", (int)tab, s, (int)(n - tab - 1), s + tab + 1);
+                        else
+                                text_add(out, "    %.*s\n", (int)n, s);
+                        s += n + (s[n] == '\n');
+                }
+                if (m->target == TARGET_CUDA)
+                        text_add(out, "    launch  grid %s, %d threads, %d bytes shared\n", k->grid, k->threads, k->smem);
+                text_add(out, "    reads   %s\n    writes  %s\n", k->reads, k->writes);
+                text_add(out, "    work    %.4g MB moved, %.4g MFLOP", k->bytes / 1e6, k->flops / 1e6);
+                if (k->bytes > 0)
+                        text_add(out, " (%.3g FLOP a byte)", k->flops / k->bytes);
+                text_add(out, "\n    used    %s\n\n", k->used);
+        }
 }
 
 /* The source with names put in. */

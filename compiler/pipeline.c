@@ -22,6 +22,14 @@ static void run_cache_kv(Graph *g, Arena *t, Ctx *c) { (void)c; cache_kv(g, t); 
 static void run_precision(Graph *g, Arena *t, Ctx *c) { (void)t; precision(g, c->o->dtype); }
 static void run_materialize(Graph *g, Arena *t, Ctx *c) { (void)c; materialize(g, t); }
 static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->why); }
+static void run_order(Graph *g, Arena *t, Ctx *c) { (void)c; order(g, t); }
+
+static void run_recompute(Graph *g, Arena *t, Ctx *c)
+{
+        if (c->o->recompute)
+                recompute(g, t);
+}
+
 static void run_sweep(Graph *g, Arena *t, Ctx *c) { (void)t, (void)c; graph_sweep(g); }
 
 typedef struct Pass {
@@ -39,9 +47,11 @@ static const Pass passes[] = {
         { "simplify",       ~0u,    0, run_simplify },
         { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
         { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
+        { "recompute",      STEP,   0, run_recompute },         /* where asked for; before precision, which types the clones */
         { "precision",      ~0u,    0, run_precision },
         { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
         { "fuse",           ~0u,    0, run_fuse },
+        { "order",          ~0u,    1, run_order },
 };
 
 /* ---- a program's own copy of the forward graph --------------------------- */
@@ -321,26 +331,13 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         return n;
 }
 
-static void fused_text(const Module *m, Text *t)
-{
-        for (int i = 0; i < m->n_kernels; i++) {
-                const Kernel *k = &m->kernel[i];
-                text_add(t, "kernel %s  threads %d  shared %d  flops %.3g  bytes %.3g\n", k->name, k->threads, k->smem, k->flops, k->bytes);
-                for (const char *s = k->where; *s; ) {
-                        size_t n = strcspn(s, "\n");
-                        text_add(t, "    %.*s\n", (int)n, s);
-                        s += n + (s[n] == '\n');
-                }
-        }
-}
-
 void compile(Model *m, const CompileOptions *o, Compiled *out)
 {
         Spec spec[24];
         Graph *g[24];
         Arena *tmp = arena_new();
         Clock clock = { { 0 }, 0 };
-        int ctx = o->ctx ? o->ctx : (int)m->ctx, chunk = o->chunk ? o->chunk : ctx < 512 ? ctx : 512, block = o->block ? o->block : (int)m->ctx, n;
+        int ctx = o->ctx ? o->ctx : (int)m->ctx, chunk = o->chunk ? o->chunk : ctx < 512 ? ctx : 512, block = o->block ? o->block : m->ctx < 1024 ? (int)m->ctx : 1024, n;
         memset(out, 0, sizeof *out);
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");
@@ -361,6 +358,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 Module *mod = module_new(sh.arena, target);
                 Text programs = { 0 }, kernels = { 0 };
                 double t0 = now();
+                bool first_target = !out->memory.s;
                 if (target == TARGET_CUDA ? !o->cuda : !o->cpu) {
                         arena_free(sh.arena);
                         continue;
@@ -370,7 +368,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 if (!out->manifest.s)
                         manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
                 for (int i = 0; i < n; i++)
-                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs, &out->memory);
+                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs, first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, &sh, o->dtype, &programs);
                 Text *t = &out->program[target];
@@ -379,8 +377,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 module_text(mod, &kernels, &out->source[target]);
                 text_put(t, kernels.s ? kernels.s : "", kernels.n);
                 text_put(t, programs.s ? programs.s : "", programs.n);
-                if (!out->fused.s || target == TARGET_CUDA)
-                        fused_text(mod, &out->fused);
+                if (!out->fused.s)
+                        module_fused(mod, &out->fused);
                 out->consts = sh.consts;
                 out->n_kernels[target] = mod->n_kernels;
                 text_free(&programs);

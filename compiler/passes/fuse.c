@@ -53,9 +53,19 @@ static bool takes_tail(const Graph *g, Ref anchor, Ref root)
 static void refuse(Fuse *f, Ref r, int group, const char *reason)
 {
         const Node *n = NODE(f->g, r);
-        if (f->why)
-                text_add(f->why, "%%%s = %s (%s:%d) stays out of kernel %d: %s\n", n->name, op_info[n->op].text, n->loc.file ? n->loc.file : "?",
-                         n->loc.line, group, reason);
+        Ref other = f->gr[group].anchor;
+        if (!f->why)
+                return;
+        for (Ref s = 1; s < f->g->n_nodes && !other; s++)
+                if (NODE(f->g, s)->group == group)
+                        other = s;
+        const Node *o = NODE(f->g, other);
+        size_t at = f->why->n;
+        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text, n->loc.file ? n->loc.file : "?",
+                 n->loc.line, o->name, op_info[o->op].text, reason);
+        char *line = f->why->s + at, *first = strstr(f->why->s, line);
+        if (first != line)                      /* the same in another program */
+                f->why->n = at, f->why->s[at] = 0;
 }
 
 /* Does node r, or what its group reads, come after group `goal`? */
@@ -204,7 +214,9 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                         Ref t = tail_root(f, id, in);
                         Ref ao = t ? anchor_output(g, t) : 0;
                         bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM && in == t && NODE(g, t)->uses == 1 && t != k->anchor;
-                        if (!ao || (!takes_tail(g, k->anchor, t) && !accum_of_loss))
+                        if (!ao)
+                                return "the value is made before that kernel's own work";
+                        if ((!takes_tail(g, k->anchor, t) && !accum_of_loss))
                                 return "that kernel writes its result itself";
                         if (root && t != root)
                                 return "it needs two results of that kernel";

@@ -1,0 +1,78 @@
+/* recompute.c: cheap values are computed again for the backward pass instead of kept.
+ * needs: a differentiated graph (the seed `share` divides it), types.   keeps: types.
+ *
+ *      %a = gelu %u ... (forward)                    %a = gelu %u
+ *      %dw = matmul %dd, %a (backward)       ->      %a.9 = gelu %u            just before its first backward reader
+ *                                                    %dw = matmul %dd, %a.9
+ *
+ * Cheap are elementwise ops and norms: they run at the speed of memory, and what
+ * they read is kept anyway, or cheap itself.  Chosen by --recompute: it trades a
+ * few percent of time for the memory of one activation per op and layer. */
+#include "../compiler.h"
+#include <string.h>
+
+typedef struct Ctx {
+        Ref   seed;             /* first node of the backward pass */
+        Ref  *again;            /* old forward node -> its clone in the new graph */
+        bool *cheap;
+} Ctx;
+
+static bool is_cheap(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        if (op_info[n->op].cls == CLASS_MAP)
+                return n->n_in > 0 && n->op != OP_DROPOUT;
+        return n->op == OP_RMSNORM || n->op == OP_LAYERNORM || n->op == OP_RESHAPE || n->op == OP_SLICE;
+}
+
+/* Views are looked through: a clone of a view reads the clone of what it views. */
+static Ref clone(Graph *old, Ref r, Graph *g, Ref *map, Ctx *c)
+{
+        if (r >= c->seed || !c->cheap[r])
+                return map[r];
+        if (!c->again[r]) {
+                Ref in[MAX_IN];
+                Node n = *NODE(old, r);
+                for (int i = 0; i < n.n_in; i++)
+                        in[i] = clone(old, n.in[i], g, map, c);
+                Type t = n.type;
+                c->again[r] = graph_typed(g, n.op, &t, in, n.n_in, &n.a, n.loc, graph_name(g, n.name));
+                NODE(g, c->again[r])->type = t;
+        }
+        return c->again[r];
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        Ctx *c = ctx;
+        Ref in[MAX_IN];
+        if (r < c->seed)
+                return graph_copy_node(old, r, g, map);
+        for (int i = 0; i < NODE(old, r)->n_in; i++)
+                in[i] = clone(old, NODE(old, r)->in[i], g, map, c);
+        Ref n = graph_copy_node(old, r, g, map);
+        for (int i = 0; i < NODE(old, r)->n_in; i++)
+                NODE(g, n)->in[i] = in[i];
+        return n;
+}
+
+void recompute(Graph *g, Arena *tmp)
+{
+        Ctx c = { 0, arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)), arena_alloc(tmp, (size_t)g->n_nodes) };
+        for (Ref r = 1; r < g->n_nodes && !c.seed; r++)
+                if (NODE(g, r)->op == OP_SHARE)
+                        c.seed = r;
+        if (!c.seed)
+                return;
+        for (Ref r = 1; r < c.seed; r++) {
+                /* a sum that joins the residual stream is kept: all later layers hang on it */
+                const Node *n = NODE(g, r);
+                c.cheap[r] = is_cheap(g, r);
+                if (n->op == OP_ADD && NODE(g, n->in[0])->type.rank >= 2 && shape_eq(&NODE(g, n->in[0])->type, &NODE(g, n->in[1])->type))
+                        c.cheap[r] = false;
+                if (op_info[n->op].cls == CLASS_VIEW && n->n_in && !c.cheap[n->in[0]])
+                        c.cheap[r] = false;
+        }
+        graph_rebuild(g, visit, &c);
+        graph_sweep(g);
+}

@@ -435,6 +435,65 @@ TEST(rounding_to_storage_types)
                           dt_round(known[i].dt, known[i].x), known[i].want);
 }
 
+/* One AdamW step by hand: the parameter that decays first shrinks by lr * weight_decay. */
+static void check_adamw(const void *unused)
+{
+        static const char text[] = "graph @t() {\n%p = param {decay=1} : f32[1]\n%q = param : f32[1]\n"
+                "%g = fill {x=2} : f32[1]\n"
+                "%m = state : f32[1]\n%v = state : f32[1]\n%m2 = state : f32[1]\n%v2 = state : f32[1]\n"
+                        "%n = sumsq %g : f32[]\n"
+                "%a = adamw %p, %g, %m, %v, %n : f32[1]\n%b = adamw %q, %g, %m2, %v2, %n : f32[1]\n"
+                        "return a=%a, b=%b\n}\n";
+        EvalCtx c = { .sizes = SIZES, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.5, .bias1 = 0.1,
+                .bias2 = 0.01 };
+        Graph *g = graph_parse(text, "adamw.tg");
+        Eval *e = eval_new(g, &c);
+        (void)unused;
+        eval_set(e, "p", (double[]){ 3 }, 1);
+        eval_set(e, "q", (double[]){ 3 }, 1);
+        eval_run(e);
+        CHECK(fabs(*eval_output(e, "a", NULL) - (3 * 0.95 - 0.1)) < 1e-14 &&
+                fabs(*eval_output(e, "b", NULL) - 2.9) < 1e-14);
+        CHECK(fabs(*eval_leaf(e, "m", NULL) - 0.2) < 1e-15 && fabs(*eval_leaf(e, "v", NULL) - 0.04) < 1e-15);
+        c.bias1 = 1 - 0.81;                             /* the second step goes on from the first */
+        c.bias2 = 1 - 0.9801;
+        eval_again(e, &c);
+        eval_run(e);
+        CHECK(fabs(*eval_leaf(e, "q", NULL) - 2.8) < 1e-14);
+        eval_free(e);
+        graph_free(g);
+}
+
+TEST(adamw_decays_and_goes_on)
+{
+        guarded(check_adamw, NULL);
+}
+
+/* With `round` each value is what its type can hold, leaves included. */
+static void check_rounded(const void *unused)
+{
+        Graph *g = graph_parse("graph @t(%x: bf16[2]) {\n%y = scale %x {x=1.01} : bf16[2]\n%z = cast %y : f32[2]\n"
+                               "%s = sum %z : f32[1]\nreturn y=%y, s=%s\n}\n", "round.tg");
+        (void)unused;
+        for (int round = 0; round < 2; round++) {
+                EvalCtx c = { .sizes = SIZES, .round = round };
+                Eval *e = eval_new(g, &c);
+                eval_set(e, "x", (double[]){ 1.001, 3 }, 2);
+                eval_run(e);
+                const double *y = eval_output(e, "y", NULL);
+                CHECK(fabs(y[0] - (round ? 1.0078125 : 1.01101)) < 1e-12 &&
+                        fabs(y[1] - (round ? 3.03125 : 3.03)) < 1e-12);
+                CHECK(eval_leaf(e, "x", NULL)[0] == 1.001);
+                eval_free(e);
+        }
+        graph_free(g);
+}
+
+TEST(rounding_as_stored)
+{
+        guarded(check_rounded, NULL);
+}
+
 /* A missing leaf, one of the wrong size, a table too short, a cache overrun: errors, and nothing leaks. */
 static void eval_fails(const char *body, int pos, const char *part)
 {

@@ -58,10 +58,8 @@ static const Pass passes[] = {
 static const Sizes SIZES = { { 2, 3, 8 } };
 
 /* Inputs and parameters get numbers by name; ids and targets small integers. */
-static Eval *evaluated(Graph *g)
+static void set_leaves(Eval *e, Graph *g)
 {
-        EvalCtx c = { .sizes = SIZES };
-        Eval *e = eval_new(g, &c);
         set_params(e, g, &SIZES, 1, -1, 1);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
@@ -77,6 +75,12 @@ static Eval *evaluated(Graph *g)
                 eval_set(e, n->name, v, k);
                 free(v);
         }
+}
+
+static Eval *evaluated(Graph *g)
+{
+        Eval *e = eval_new(g, &(EvalCtx){ .sizes = SIZES });
+        set_leaves(e, g);
         eval_run(e);
         return e;
 }
@@ -214,6 +218,136 @@ static void check_pass(const char *pass)
         const char *bless = getenv("BLESS");
         int bad = check_file(pass, bless && *bless == '1');
         CHECK_MSG(!bad, "%d cases of %s differ; BLESS=1 rewrites them", bad, pass);
+}
+
+/* ---- words of one graph in another's places: no pass breaks a graph or changes a value ---- */
+
+static const char *const words[] = { "%x", "%w", "%gain", "1", "2", "{tb=1}", "{k=1}", "{x=0}", "{x=1}", "matmul",
+        "add",
+        "mul", "sum", "expand", "reshape", "slice", "transpose", "gather", "ce", "rmsnorm", "scale", "neg", "f32[T,4]",
+        "f32[4]", "f32[B,T,4]", "f32[]", "f32[1]", "f32[T,1]", "param", "relu", "colsum", "softmax", "interleave",
+                "max" };
+static const char WORD[] = "abcdefghijklmnopqrstuvwxyz%0123456789._";
+
+static void mutate(char *text, size_t cap, uint64_t *s)
+{
+        for (int k = 0, times = 1 + (int)(rng_next(s) % 3); k < times; k++) {
+                size_t len = strlen(text), at = rng_next(s) % len;
+                const char *w = words[rng_next(s) % (sizeof words / sizeof *words)];
+                at += strcspn(text + at, " %{");
+                at += text[at] == ' ';
+                size_t cut = strspn(text + at, WORD), put = strlen(w);
+                if (!text[at] || len + put >= cap)
+                        continue;
+                memmove(text + at + put, text + at + cut, len - at - cut + 1);
+                memcpy(text + at, w, put);
+        }
+}
+
+/* The values of a graph that can be evaluated, small enough to be worth it; else NULL. */
+static Eval *try_evaluated(Graph *g)
+{
+        Diag d = { 0 };
+        Eval *volatile e = NULL;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (type_count(&NODE(g, r)->type, &SIZES) > 4096)
+                        return NULL;
+        if (DIAG_CATCH(&d)) {
+                e = eval_new(g, &(EvalCtx){ .sizes = SIZES });
+                set_leaves(e, g);
+                eval_run(e);
+                diag_end(&d);
+        } else {
+                eval_free(e);
+                e = NULL;
+        }
+        return e;
+}
+
+/* Large values make large differences: only what stays moderate is compared. */
+static bool agree(const double *x, const double *y, int64_t n)
+{
+        for (int64_t i = 0; i < n; i++)
+                if (fabs(x[i]) < 1e3 && fabs(x[i] - y[i]) > 1e-9 * (1 + fabs(x[i])))
+                        return false;
+        return true;
+}
+
+static Graph *try_parse(const char *text)
+{
+        Diag d = { 0 };
+        Graph *volatile g = NULL;
+        if (DIAG_CATCH(&d)) {
+                g = graph_parse(text, "mutant");
+                diag_end(&d);
+        }
+        return g;
+}
+
+/* A pass may refuse: what follows is left out then. */
+static void run_all(Graph *g)
+{
+        static const char *const order[] = { "simplify", "fuse_loss", "differentiate", "simplify", "fuse_loss_grad",
+                "fuse_norm_grad", "precision", "fuse" };
+        Arena *tmp = arena_new();
+        Model m = { .arena = g->arena, .graph = g, .name = "m", .meta = "" };
+        Diag d = { 0 };
+        if (DIAG_CATCH(&d)) {
+                for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+                        if (!strcmp(order[i], "differentiate") && !graph_out(g, "loss"))
+                                break;
+                        find_pass(order[i])->run(&m, tmp, !strcmp(order[i], "precision") ? "bf16" : "3");
+                        verify(g, order[i]);
+                }
+                diag_end(&d);
+        }
+        arena_free(tmp);
+}
+
+/* Returns how many outputs were compared. */
+static int check_mutant(Graph *g, const char *text)
+{
+        Graph *first = graph_parse(text, "mutant");
+        Eval *before = try_evaluated(first);
+        int compared = 0;
+        run_all(g);
+        Eval *after = before ? try_evaluated(g) : NULL;
+        for (int i = 0; after && i < first->n_out; i++, compared++) {
+                int64_t n, k;
+                const char *name = first->out[i].name;
+                const double *x = eval_output(before, name, &n), *y = eval_output(after, name, &k);
+                CHECK_MSG(n == k && agree(x, y, n), "output %s changed:\n%s", name, text);
+        }
+        eval_free(before);
+        eval_free(after);
+        graph_free(first);
+        return compared;
+}
+
+TEST(mutants_keep_their_values)
+{
+        static const char *const files[] = { "simplify", "fuse_loss", "differentiate", "fuse_loss_grad",
+                "fuse_norm_grad" };
+        static char text[1 << 14], mutant[1 << 14];
+        uint64_t s = 31;
+        int compared = 0;
+        for (int i = 0; i < 4000; i++) {
+                char path[256];
+                snprintf(path, sizeof path, "%s/%s.tg", folder(), files[i % 5]);
+                FILE *f = fopen(path, "r");
+                CHECK_MSG(f, "cannot open %s", path);
+                text[fread(text, 1, sizeof text - 1, f)] = 0;
+                fclose(f);
+                char *start = text;                     /* one of its cases */
+                for (uint64_t skip = rng_next(&s) % 3; skip && strstr(start, "# ====\n"); skip--)
+                        start = strstr(start, "# ====\n") + 7;
+                snprintf(mutant, sizeof mutant, "%.*s", (int)(strstr(start, "# ----") - start), start);
+                mutate(mutant, sizeof mutant, &s);
+                Graph *g = try_parse(mutant);
+                compared += g ? check_mutant(g, mutant) : 0;
+                graph_free(g);
+        }
+        CHECK_MSG(compared > 200, "only %d outputs were compared", compared);
 }
 
 #define PASS(name) TEST(name) { check_pass(#name); }

@@ -52,11 +52,12 @@ inline int    n_sizes;
 
 enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256 };
 
-/* What one host thread needs to run blocks; kept between launches. */
+/* What one host thread needs to run blocks.  Given back after each launch: a guarded
+ * stack is two mappings, of which a process may have 65530, and a plan has many objects. */
 struct Worker {
         Block block;
         std::vector<Thread> thread;
-        char *stacks, *smem;            /* MAX_THREADS stacks; MAX_SMEM + GUARD bytes */
+        char *stacks, *smem;            /* one stack a thread; MAX_SMEM + GUARD bytes */
         Worker *next;
 };
 
@@ -68,7 +69,7 @@ struct WorkersLock {
         ~WorkersLock() { __atomic_store_n(&workers_lock, 0, __ATOMIC_RELEASE); }
 };
 
-inline Worker *worker_get()
+inline Worker *worker_get(int n_threads)
 {
         {
                 WorkersLock lock;
@@ -77,12 +78,12 @@ inline Worker *worker_get()
                         return w;
                 }
         }
-        char *stacks = stacks_map(MAX_THREADS);
+        char *stacks = stacks_map(n_threads);
         if (!stacks)
                 return 0;
         Worker *w = new Worker();
         w->stacks = stacks;
-        w->thread.resize(MAX_THREADS);
+        w->thread.resize(n_threads);
         w->smem = (char *)aligned_alloc(1024, (MAX_SMEM + GUARD + 1023) / 1024 * 1024);
         return w;
 }
@@ -98,13 +99,11 @@ inline void workers_free()
 {
         while (Worker *w = idle_workers) {
                 idle_workers = w->next;
-                stacks_unmap(w->stacks, MAX_THREADS);
+                stacks_unmap(w->stacks, (int)w->thread.size());
                 free(w->smem);
                 delete w;
         }
 }
-struct WorkersEnd { ~WorkersEnd() { workers_free(); } };
-inline WorkersEnd workers_end;
 
 /* TGC_EMULATE_ORDER: forward (or unset), backward, or the number of a random order. */
 inline unsigned order_from_environment()
@@ -221,7 +220,7 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
         for (unsigned i = 0; i < grid; i++) {
                 if (__atomic_load_n(&failed, __ATOMIC_RELAXED) != UINT_MAX)
                         continue;
-                emu::Worker *w = emu::worker_get();
+                emu::Worker *w = emu::worker_get((int)block);
                 if (w)
                         emu::worker_run(w, k, emu::block_number(order, i, grid), grid, block, smem, args,
                                         &regions, order);
@@ -235,6 +234,7 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
                 if (w)
                         emu::worker_put(w);
         }
+        emu::workers_free();
         return failed != UINT_MAX;
 }
 

@@ -23,8 +23,6 @@
 #include "tgc.cuh"
 #include "ptx.cuh"
 
-enum { NORM_NONE, NORM_RMS, NORM_LAYER };
-
 /* What ../matvec_shape.h computes for the host. */
 template <int ESIZE, int M, int K, int THREADS, int ROWS, int SPLIT, int ALIGN>
 struct MatvecShapeOf {

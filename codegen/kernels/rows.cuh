@@ -39,7 +39,6 @@
 #include "columns.cuh"
 #include "order.cuh"
 
-enum { NORM_RMS, NORM_LAYER };
 enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
 enum { ACC_GAIN = 1, ACC_BIAS = 2 };
 

@@ -154,6 +154,9 @@ TGC_DEV float block_max(float x, float *red)
         return warp_max(x);
 }
 
+/* Which norm a kernel applies, or is the norm of. */
+enum { NORM_NONE, NORM_RMS, NORM_LAYER };
+
 /* Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key
  * and a 128-bit counter. */
 TGC_DEV uint4 philox(uint4 c, unsigned k0, unsigned k1)

@@ -525,6 +525,7 @@ static const char *to_float(DType dt, const char *x, F *f)
 {
         switch (dt) {
         case DT_BF16: return fmt(f, "bf16_to_float(%s)", x);
+        case DT_F16: return fmt(f, "f16_to_float(%s)", x);
         case DT_F32: return x;
         default: return fmt(f, "(float)%s", x);
         }
@@ -534,7 +535,7 @@ static const char *from_float(DType dt, const char *x, F *f)
 {
         switch (dt) {
         case DT_BF16: return fmt(f, "bf16_from_float(%s)", x);
-        case DT_F16: return fmt(f, "(f16)%s", x);
+        case DT_F16: return fmt(f, "f16_from_float(%s)", x);
         case DT_I32: return fmt(f, "(int)%s", x);
         default: return x;
         }

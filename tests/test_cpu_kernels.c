@@ -319,7 +319,7 @@ typedef struct Att {
         int     S, DV;
         float  *q, *k, *v, *slopes, *lse, *g;
         void   *qs, *ks, *vs, *gs;
-        uint8_t *mask;
+        float *mask;
         Attention a;
         double *out, *ref_lse, *dq, *dk, *dv;
 } Att;
@@ -337,7 +337,7 @@ static void att_make(Att *t, AttCase c)
         t->g = floats(c.B * c.T * c.H * DV), t->slopes = floats(c.H), t->lse = floats(c.B * c.H * c.T);
         t->qs = stored(c.ty, t->q, c.B * c.T * c.H * dq), t->ks = stored(c.ty, t->k, c.B * S * c.K * dq);
         t->vs = stored(c.ty, t->v, c.B * S * c.K * dv), t->gs = stored(c.ty, t->g, c.B * c.T * c.H * DV);
-        t->mask = malloc((size_t)(c.B * c.T * S));
+        t->mask = malloc((size_t)(c.B * c.T * S) * sizeof *t->mask);
         for (int i = 0; i < c.B * c.T * S; i++)
                 t->mask[i] = below(4) != 0 && i / S % 5 != 2;   /* some rows see nothing */
         t->a = (Attention){

@@ -29,7 +29,7 @@ typedef struct Attention {
         int          causal, cached;
         int          window;            /* 0: none */
         const float *slopes;            /* ALiBi, (H), or NULL */
-        const uint8_t *mask;            /* booleans, or NULL */
+        const float *mask;              /* 0: not allowed; or NULL */
         long         mask_b, mask_h, mask_t;    /* its strides; along s: 1 */
         float        drop;              /* probability, 0: none */
         unsigned     drop_id;
@@ -101,9 +101,9 @@ TGC_INLINE void att_scores(const Attention *a, int b, int h, int query, int pos,
                         s[i] += m * (float)(int)(s0 + i - p);
         }
         if (a->mask) {
-                const uint8_t *m = a->mask + b * a->mask_b + h * a->mask_h + query * a->mask_t + s0;
+                const float *m = a->mask + b * a->mask_b + h * a->mask_h + query * a->mask_t + s0;
                 for (int i = 0; i < n; i++)
-                        s[i] = m[i] ? s[i] : -INFINITY;
+                        s[i] = m[i] != 0.f ? s[i] : -INFINITY;
         }
         for (long i = 0; i < lo && i < n; i++)
                 s[i] = -INFINITY;

@@ -27,18 +27,25 @@ static int fail(const Diag *d, Err *e)
         return err_set(e, d->code ? d->code : TGC_FAIL, "%s", d->msg);
 }
 
-/* With the sizes known, since gradients of means need them. */
-static Ref visit_sizes(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+typedef struct Bind { const Sizes *s; bool train; } Bind;
+
+/* With the sizes known, since gradients of means need them; outside of training
+ * dropout is the identity. */
+static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
-        const Sizes *s = ctx;
+        const Bind *b = ctx;
+        if (NODE(old, r)->op == OP_DROPOUT && !b->train)
+                return map[NODE(old, r)->in[0]];
         Ref n = graph_copy_node(old, r, g, map);
         Type *t = &NODE(g, n)->type;
         for (int i = 0; i < t->rank; i++)
                 for (int k = 0; k < N_SYM; k++)
-                        while (t->dim[i].e[k] && s->v[k]) {
-                                t->dim[i].n *= s->v[k];
+                        while (t->dim[i].e[k] && b->s->v[k]) {
+                                t->dim[i].n *= b->s->v[k];
                                 t->dim[i].e[k]--;
                         }
+        if (NODE(g, n)->op == OP_ATTENTION && !b->train)
+                NODE(g, n)->a.att.p = 0;
         return n;
 }
 
@@ -72,11 +79,12 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                 return fail(&d, e);
         }
         o->g = graph_parse(text, "ir");
+        if (grads)
+                keep_losses(o->g);
+        graph_rebuild(o->g, visit_bind, &(Bind){ &c.sizes, grads });
+        o->g->sizes = c.sizes;
         if (grads) {
                 tmp = arena_new();
-                keep_losses(o->g);
-                graph_rebuild(o->g, visit_sizes, &c.sizes);
-                o->g->sizes = c.sizes;
                 differentiate(o->g, tmp);
         }
         o->eval = eval_new(o->g, &c);

@@ -14,7 +14,8 @@ static bool is_arch(const char *s)
         return digits >= 2 && digits <= 3 && (!s[3 + digits] || (strchr("af", s[3 + digits]) && !s[4 + digits]));
 }
 
-typedef struct Targets { bool all, cpu, cuda, cpu_code; const char **arch; int n_arch; } Targets;
+/* keep: code is added to a plan, nothing goes. */
+typedef struct Targets { bool all, cpu, cuda, cpu_code, keep; const char **arch; int n_arch; } Targets;
 
 static int parse_targets(Targets *t, const Args *a, Err *e)
 {
@@ -51,9 +52,9 @@ static int add_code(Plan *p, const Targets *t, const Say *talk, Err *e)
 {
         int code = TGC_OK;
         Err why;
-        if (!t->cpu)
+        if (!t->cpu && !t->keep)
                 drop_target(p, "cpu");
-        if (!t->cuda)
+        if (!t->cuda && !t->keep)
                 drop_target(p, "cuda");
         if (t->cpu_code)
                 code = plan_add_target(p, "cpu", e);
@@ -124,6 +125,7 @@ int cmd_compile(const Args *a, Err *e)
         if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0)
                 code = err_set(e, TGC_USAGE, "%s is a plan already; --target cpu or sm_XX would add compiled code to it",
                                a->pos[0]);
+        t.keep = l.kind == MODEL_PLAN;
         if (!code && !(code = add_code(&l.plan, &t, &talk, e)))
                 code = plan_write(&l.plan, opt_str(a, O_OUT), e);
         if (!code)

@@ -21,6 +21,16 @@ static int print_section(const Plan *p, const char *name, const char *path, Err 
         return TGC_OK;
 }
 
+/* k3_matmul, or k3 for short; -1: none. */
+static int find_kernel(const Program *g, const char *name)
+{
+        size_t n = strlen(name);
+        for (int i = 0; i < g->n_kernels; i++)
+                if (!strncmp(g->kernel[i].name, name, n) && (!g->kernel[i].name[n] || g->kernel[i].name[n] == '_'))
+                        return i;
+        return -1;
+}
+
 /* The unit that holds a kernel: its source as one would compile it. */
 static int print_kernel(const Plan *p, const char *source, const char *kernel, const char *path, Err *e)
 {
@@ -31,7 +41,7 @@ static int print_kernel(const Plan *p, const char *source, const char *kernel, c
                           : err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, source);
         if (code)
                 return code;
-        int k = program_kernel(&g, kernel);
+        int k = find_kernel(&g, kernel);
         if (k < 0)
                 code = err_set(e, TGC_USAGE, "%s: no kernel %.60s; it has %d, see `tgc dump %s --fused`", path, kernel,
                                g.n_kernels, path);

@@ -186,12 +186,9 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         int n = r->n - r->n_prompt;
         cJSON *o = cJSON_CreateObject();
         if (r->tok) {
-                char *text = malloc(r->n_hold + 1);
-                if (text) {
-                        memcpy(text, r->hold, r->n_hold);
-                        text[r->n_hold] = 0;
+                char *text = utf8_clean(r->hold, r->n_hold);
+                if (text)
                         cJSON_AddStringToObject(o, "text", text);
-                }
                 free(text);
         }
         cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(r->ids, r->n));

@@ -1,0 +1,551 @@
+/* test_cli.c: the command line: parsing, help, exit codes, schedules, windows,
+ * streaming, and a training run that is interrupted. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "cli/work.h"
+#include "runtime/file.h"
+#include "test.h"
+
+/* ---- running tgc in a child ---- */
+
+typedef struct Result { int code; char out[1 << 16], err[1 << 14]; } Result;
+static Result r;
+static char dir[256];                   /* scratch, for all tests of the process */
+
+static void slurp(const char *path, char *to, size_t cap)
+{
+        FILE *f = fopen(path, "rb");
+        size_t n = f ? fread(to, 1, cap - 1, f) : 0;
+        to[n] = 0;
+        if (f)
+                fclose(f);
+}
+
+static void redirect(const char *path, int fd, int flags)
+{
+        int f = open(path, flags, 0666);
+        if (f < 0 || dup2(f, fd) < 0)
+                _exit(99);
+}
+
+static const char *scratch(const char *name)
+{
+        static char path[8][512];
+        static int k;
+        if (!*dir) {
+                snprintf(dir, sizeof dir, "%s/tgc-test-cli-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                CHECK(mkdtemp(dir));
+        }
+        k = (k + 1) % 8;
+        snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
+        return path[k];
+}
+
+/* Words are separated by blanks; '~' stands for a blank within one. */
+static pid_t begin(const char *line)
+{
+        static char words[4096];
+        char *argv[64] = { "tgc" };
+        int argc = 1;
+        const char *out = scratch("out"), *err = scratch("err");
+        snprintf(words, sizeof words, "%s", line);
+        for (char *w = strtok(words, " "); w; w = strtok(NULL, " ")) {
+                for (char *s = w; *s; s++)
+                        *s = *s == '~' ? ' ' : *s;
+                argv[argc++] = w;
+        }
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+                redirect("/dev/null", 0, O_RDONLY);
+                redirect(out, 1, O_CREAT | O_WRONLY | O_TRUNC);
+                redirect(err, 2, O_CREAT | O_WRONLY | O_TRUNC);
+                int code = tgc_main(argc, argv);
+                fflush(stdout);
+                _exit(code);
+        }
+        return pid;
+}
+
+static int finish(pid_t pid)
+{
+        int status = 0;
+        waitpid(pid, &status, 0);
+        slurp(scratch("out"), r.out, sizeof r.out);
+        slurp(scratch("err"), r.err, sizeof r.err);
+        return r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static int tgc(const char *line)
+{
+        return finish(begin(line));
+}
+
+static void write_file(const char *path, const char *text)
+{
+        Err e;
+        CHECK_MSG(!file_write_atomic(path, text, strlen(text), &e), "%s", e.msg);
+}
+
+#define EXPECT(line, want, text) do { \
+        tgc(line); \
+        CHECK_MSG(r.code == (want), "tgc %s: exit code %d, not %d: %s", line, r.code, want, r.err); \
+        CHECK_MSG(strstr(r.err, text), "tgc %s: no '%s' in: %s", line, text, r.err); \
+} while (0)
+
+/* ---- parsing ---- */
+
+static Args args;
+static Err err;
+
+static int parse(CommandId cmd, const char *line)
+{
+        static char words[1024];
+        char *argv[32];
+        int argc = 0;
+        snprintf(words, sizeof words, "%s", line);
+        for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
+                argv[argc++] = w;
+        args_free(&args);
+        err.msg[0] = 0;
+        return args_parse(&args, cmd, argc, argv, &err);
+}
+
+TEST(option_forms)
+{
+        static const char *const same[] = { "p -n 5", "p -n5", "p -n=5", "p --predict 5", "p --predict=5", "-n 5 p" };
+        for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+                CHECK_MSG(!parse(CMD_RUN, same[i]), "%s: %s", same[i], err.msg);
+                CHECK_MSG(opt_int(&args, O_PREDICT) == 5 && args.n_pos == 1, "%s", same[i]);
+        }
+        CHECK(!parse(CMD_RUN, "p -n -1") && opt_int(&args, O_PREDICT) == -1);
+        CHECK(!parse(CMD_RUN, "p") && opt_int(&args, O_PREDICT) == 256 && !opt_set(&args, O_PREDICT));
+        CHECK(!parse(CMD_COMPILE, "m -O2 -D a=1 --define b=2 -Dc=3") && opt_int(&args, O_OPT) == 2);
+        CHECK(args.v[O_DEFINE].n == 3 && !strcmp(args.v[O_DEFINE].list[2], "c=3"));
+        CHECK(!parse(CMD_RUN, "-- -p") && args.n_pos == 1 && !strcmp(args.pos[0], "-p"));
+}
+
+TEST(option_spelling_and_flags)
+{
+        CHECK(!parse(CMD_TRAIN, "m --batch-size 3") && opt_int(&args, O_BATCH) == 3);
+        CHECK(!parse(CMD_TRAIN, "m --batch_size=3") && opt_int(&args, O_BATCH) == 3);
+        CHECK(!parse(CMD_TRAIN, "m --max-iters 7") && opt_int(&args, O_MAX_ITERS) == 7);
+        CHECK(!parse(CMD_TRAIN, "m") && opt_flag(&args, O_DECAY_LR));
+        CHECK(!parse(CMD_TRAIN, "m --no-decay_lr") && !opt_flag(&args, O_DECAY_LR) && opt_set(&args, O_DECAY_LR));
+        CHECK(!parse(CMD_TRAIN, "m --decay_lr=False") && !opt_flag(&args, O_DECAY_LR));
+        CHECK(parse(CMD_TRAIN, "m --decay_lr=maybe") == TGC_USAGE);
+        CHECK(!parse(CMD_TRAIN, "m --learning_rate 1e-3") && opt_num(&args, O_LR) == 1e-3);
+}
+
+TEST(option_mistakes)
+{
+        static const struct { CommandId cmd; const char *line, *says; } bad[] = {
+                { CMD_RUN, "p --tmep 1", "did you mean --temp?" },
+                { CMD_RUN, "p --max_iters 1", "but of `tgc train`" },
+                { CMD_RUN, "p --zzzzzzzz", "`tgc help run`" },
+                { CMD_RUN, "p --temp 101", "101 is outside 0 to 100" },
+                { CMD_RUN, "p --top-p -0.1", "outside 0 to 1" },
+                { CMD_RUN, "p -n 5x", "'5x' is not a whole number" },
+                { CMD_RUN, "p -n 99999999999999999999", "is outside -1 to 16777216" },
+                { CMD_RUN, "p --temp nan", "is not a number" },
+                { CMD_RUN, "p -n", "wants a value" },
+                { CMD_RUN, "p --device gpu", "none of auto|cpu|cuda|emulate" },
+                { CMD_RUN, "", "PLAN is missing" },
+                { CMD_RUN, "p q", "one argument too many" },
+                { CMD_RUN, "p --no-temp", "unknown option" },
+                { CMD_TRAIN, "p --data=", "the name is empty" },
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                CHECK_MSG(parse(bad[i].cmd, bad[i].line) == TGC_USAGE, "%s was taken", bad[i].line);
+                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: no '%s' in: %s", bad[i].line, bad[i].says, err.msg);
+        }
+}
+
+/* A table that contradicts itself would show here. */
+TEST(option_table)
+{
+        for (int o = 0; o < N_OPTIONS; o++) {
+                const OptionInfo *x = &option_info[o];
+                CHECK_MSG((x->kind == OPT_FLAG) == !x->meta, "--%s: a value needs a name, a flag has none", x->name);
+                CHECK_MSG(x->commands, "--%s belongs nowhere", x->name);
+                for (int k = 0; k < o; k++) {
+                        const OptionInfo *y = &option_info[k];
+                        if (x->commands & y->commands) {
+                                CHECK_MSG(strcmp(x->name, y->name), "--%s stands twice", x->name);
+                                CHECK_MSG(!x->letter || x->letter != y->letter, "-%c stands twice", x->letter);
+                        }
+                }
+        }
+        for (int c = 0; c < N_COMMANDS; c++) {
+                const char *pos[] = { "", "a" };
+                CHECK_MSG(!parse((CommandId)c, pos[command_info[c].min_args]), "%s: a default is refused: %s",
+                          command_info[c].name, err.msg);
+        }
+}
+
+TEST(edit_distances)
+{
+        CHECK(edit_distance("temp", "temp") == 0 && edit_distance("temp", "tmep") == 1 && edit_distance("", "abc") == 3);
+        CHECK(edit_distance("kitten", "sitting") == 3);
+        char big[200];
+        memset(big, 'x', sizeof big - 1);
+        big[sizeof big - 1] = 0;
+        CHECK(edit_distance(big, "x") == 63);
+}
+
+/* ---- help ---- */
+
+/* Compared whole; TGC_BLESS=1 writes the expected text. */
+static void golden(const char *line, const char *name)
+{
+        static char want[1 << 16];
+        char path[128];
+        CHECK_MSG(tgc(line) == 0, "tgc %s: %d", line, r.code);
+        snprintf(path, sizeof path, "tests/cli/%s", name);
+        if (getenv("TGC_BLESS"))
+                write_file(path, r.out);
+        slurp(path, want, sizeof want);
+        CHECK_MSG(!strcmp(want, r.out), "tgc %s differs from %s:\n%s", line, path, r.out);
+}
+
+TEST(help_golden)
+{
+        golden("help", "help.txt");
+        golden("help run", "help_run.txt");
+        golden("tokenize --help", "help_tokenize.txt");
+}
+
+TEST(help_everywhere)
+{
+        for (int c = 0; c < N_COMMANDS; c++) {
+                char line[64];
+                snprintf(line, sizeof line, "%s --help", command_info[c].name);
+                CHECK_MSG(tgc(line) == 0 && strstr(r.out, command_info[c].brief), "%s: %d", line, r.code);
+        }
+        CHECK(tgc("") == TGC_USAGE);
+        CHECK(tgc("--version") == 0 && !strncmp(r.out, "tgc ", 4));
+}
+
+TEST(man_page_and_completion)
+{
+        CHECK(tgc("help --man") == 0 && !strncmp(r.out, ".TH TGC 1", 9));
+        for (int o = 0; o < N_OPTIONS; o++) {   /* every option is in both */
+                char word[128] = "\\-\\-", *to = word + 4;
+                for (const char *s = option_info[o].name; *s; s++) {
+                        if (*s == '-')
+                                *to++ = '\\';
+                        *to++ = *s;
+                }
+                CHECK_MSG(strstr(r.out, word), "the man page lacks --%s", option_info[o].name);
+        }
+        CHECK(tgc("help --completion bash") == 0);
+        for (int o = 0; o < N_OPTIONS; o++)
+                CHECK_MSG(strstr(r.out, option_info[o].name), "completion lacks --%s", option_info[o].name);
+        char line[600];
+        snprintf(line, sizeof line, "bash -n %s 2>&1", scratch("out"));
+        CHECK(system("command -v bash >/dev/null 2>&1") || system(line) == 0);
+}
+
+/* ---- exit codes that need no plan ---- */
+
+TEST(exit_codes)
+{
+        char line[1024];
+        EXPECT("comple x", TGC_USAGE, "did you mean compile?");
+        EXPECT("qwertz", TGC_USAGE, "`tgc help` lists");
+        EXPECT("run no/such.plan -p x", TGC_IO, "no/such.plan: no such file");
+        EXPECT("compile no/such.lua -o x.plan", TGC_IO, "no such file");
+        EXPECT("train gpt", TGC_USAGE, "--data FILE");
+        EXPECT("train gpt --data no/such.txt", TGC_IO, "no/such.txt");
+        EXPECT("dump gpt", TGC_USAGE, "--graph");
+        EXPECT("dump gpt --ir --json", TGC_USAGE, "--json goes with --graph");
+        EXPECT("compile gpt --target tpu -o x.plan", TGC_USAGE, "'tpu' is none of");
+        EXPECT("compile gpt", TGC_USAGE, "-o PLAN");
+        EXPECT("bench gpt --train --decode", TGC_USAGE, "goes alone");
+        EXPECT("tokenize no/such", TGC_IO, "no/such");
+
+        write_file(scratch("model.gguf"), "GGUF");
+        snprintf(line, sizeof line, "run %s -p x", scratch("model.gguf"));
+        EXPECT(line, TGC_BAD_FILE, "GGUF files cannot be read");
+        write_file(scratch("broken.plan"), "tgcplan\n");
+        snprintf(line, sizeof line, "info %s", scratch("broken.plan"));
+        EXPECT(line, TGC_BAD_FILE, "broken.plan");
+        write_file(scratch("a.txt"), "x");
+        snprintf(line, sizeof line, "info %s", scratch("a.txt"));
+        EXPECT(line, TGC_BAD_FILE, "neither a plan nor");
+        write_file(scratch("bad.lua"), "return {\n  graph = function(p) return x +\n}\n");
+        snprintf(line, sizeof line, "compile %s -o %s", scratch("bad.lua"), scratch("x.plan"));
+        EXPECT(line, TGC_BAD_FILE, "bad.lua:3:");
+        CHECK(!file_exists(scratch("x.plan")));
+        snprintf(line, sizeof line, "info %s", dir);
+        EXPECT(line, TGC_BAD_FILE, "neither config.json nor model.plan");
+        mkdir(scratch("m"), 0777);
+        write_file(scratch("m/config.json"), "{\"model_type\": \"no_such_family\"}");
+        snprintf(line, sizeof line, "info %s", scratch("m"));
+        EXPECT(line, TGC_BAD_FILE, "no_such_family");
+        snprintf(line, sizeof line, "info %s", scratch("m/config.json"));
+        EXPECT(line, TGC_USAGE, "give the folder it lies in");
+}
+
+TEST(full_disk)
+{
+        if (access("/dev/full", W_OK))
+                SKIP("no /dev/full");
+        pid_t pid = fork();
+        if (!pid) {
+                char *argv[] = { "tgc", "help" };
+                redirect("/dev/full", 1, O_WRONLY);
+                redirect("/dev/null", 2, O_WRONLY);
+                _exit(tgc_main(2, argv));
+        }
+        CHECK(finish(pid) == TGC_IO);
+}
+
+/* ---- pieces ---- */
+
+TEST(utf8_stream)
+{
+        static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";    /* a e-acute euro grin z */
+        char out[32];
+        size_t n = sizeof text - 1, held, at = 0;
+        for (size_t step = 1; step <= n; step++) {
+                char hold[32];
+                held = at = 0;
+                for (size_t i = 0; i < n; i += step) {
+                        size_t k = n - i < step ? n - i : step, ready;
+                        memcpy(hold + held, text + i, k);
+                        held += k;
+                        ready = utf8_ready(hold, held);
+                        memcpy(out + at, hold, ready);
+                        at += ready;
+                        CHECK_MSG(ready < 2 || utf8_ready(out, at) == at, "a broken sequence was let through");
+                        memmove(hold, hold + ready, held -= ready);
+                        CHECK_MSG(held < 4, "%zu bytes held back", held);
+                }
+                CHECK_MSG(at == n && !memcmp(out, text, n), "pieces of %zu: %zu bytes of %zu", step, at, n);
+        }
+        CHECK(utf8_ready("\xff", 1) == 1 && utf8_ready("\x80\x80", 2) == 2 && utf8_ready("", 0) == 0);
+        CHECK(utf8_ready("\xc0", 1) == 1);      /* begins nothing */
+        char *clean = utf8_clean("a\xff\xe2\x82", 4);
+        CHECK(clean && !strcmp(clean, "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"));
+        free(clean);
+}
+
+TEST(learning_rate)
+{
+        Schedule s = { .lr = 1e-3, .min_lr = 1e-4, .warmup = 5, .decay_steps = 105, .decay = false };
+        CHECK(fabs(schedule_lr(&s, 0) - 2e-4) < 1e-18 && fabs(schedule_lr(&s, 4) - 1e-3) < 1e-18);
+        CHECK(schedule_lr(&s, 5) == 1e-3 && schedule_lr(&s, 1000000) == 1e-3);
+        s.decay = true;
+        CHECK(schedule_lr(&s, 5) == 1e-3);
+        CHECK(fabs(schedule_lr(&s, 55) - 5.5e-4) < 1e-15);      /* half way */
+        CHECK(schedule_lr(&s, 105) == 1e-4 && schedule_lr(&s, 9999) == 1e-4);
+        for (int i = 6; i < 110; i++)
+                CHECK(schedule_lr(&s, i) <= schedule_lr(&s, i - 1));
+        s.warmup = 0;
+        CHECK(schedule_lr(&s, 0) == 1e-3);
+        s.warmup = 200;                         /* longer than the decay */
+        CHECK(schedule_lr(&s, 200) == 1e-4);
+}
+
+TEST(window_sampling)
+{
+        enum { N = 1000, T = 7, B = 5 };
+        int ids[N], x[B * T], y[B * T], x2[B * T], y2[B * T], seen[N] = { 0 }, different = 0;
+        for (int i = 0; i < N; i++)
+                ids[i] = i;
+        Windows w = { ids, 100, 200, T, 42, NULL };
+        for (int step = 0; step < 400; step++) {
+                windows_fill(&w, step, step % 3, 3, B, x, y);
+                windows_fill(&w, step, step % 3, 3, B, x2, y2);
+                CHECK(!memcmp(x, x2, sizeof x) && !memcmp(y, y2, sizeof y));
+                for (int i = 0; i < B * T; i++)
+                        CHECK_MSG(x[i] >= 100 && y[i] < 200 && y[i] == x[i] + 1, "%d then %d", x[i], y[i]);
+                for (int b = 0; b < B; b++)
+                        seen[x[b * T]]++;
+        }
+        for (int i = 100; i <= 200 - T - 1; i++)
+                CHECK_MSG(seen[i], "no window of 2000 begins at %d", i);
+        w.seed = 43;
+        windows_fill(&w, 0, 0, 3, B, x, y);
+        w.seed = 42;
+        windows_fill(&w, 0, 0, 3, B, x2, y2);
+        for (int i = 0; i < B; i++)
+                different += x[i * T] != x2[i * T];
+        CHECK(different > 0);
+        const int64_t offset[] = { 0, 10, 20, 30, 40, 50, 60, 992 };
+        w = (Windows){ ids, 0, N, T, 0, offset };
+        windows_fill(&w, 1, 1, 2, 2, x, y);
+        CHECK(x[0] == 60 && x[T] == 992 && y[2 * T - 1] == 999);
+}
+
+TEST(id_lists)
+{
+        Err e;
+        int *ids, n;
+        CHECK(!ids_parse("[1, 2,\n33]", 10, 100, "t", &ids, &n, &e) && n == 3 && ids[2] == 33);
+        free(ids);
+        CHECK(ids_parse("1 100", 5, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "id 100 is outside"));
+        CHECK(ids_parse("1 -2", 4, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "-2"));
+        CHECK(ids_parse("1 99999999999999999999", 22, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
+        CHECK(ids_parse("1 x", 3, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
+        CHECK(ids_parse(" ", 1, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "no ids"));
+}
+
+/* ---- a model, from end to end, on the CPU ---- */
+
+/* What works here; the reason if something does not. */
+static void need_cpu(void)
+{
+        char text[256];
+        Err e;
+        if (host_cc_describe(text, sizeof text, 0, &e))
+                SKIP("no C compiler");
+        setenv("TGC_CACHE_DIR", scratch("cache"), 1);
+        setenv("OMP_NUM_THREADS", "2", 1);
+        FILE *f = fopen(scratch("text.txt"), "w");
+        CHECK(f);
+        for (int i = 0; i < 400; i++)
+                fprintf(f, "line %d of the text\xc3\xa9\n", i * 7919 % 1000);
+        fclose(f);
+}
+
+#define MODEL "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D ctx=16"
+
+static bool same_file(const char *a, const char *b)
+{
+        FileMap x, y;
+        Err e;
+        if (file_map(&x, a, &e))
+                return false;
+        if (file_map(&y, b, &e)) {
+                file_unmap(&x);
+                return false;
+        }
+        bool same = x.size == y.size && !memcmp(x.data, y.data, x.size);
+        file_unmap(&x);
+        file_unmap(&y);
+        return same;
+}
+
+static void train_line(char *line, size_t cap, const char *out, const char *more)
+{
+        snprintf(line, cap, "train " MODEL " --data %s --block_size 16 --batch_size 3 --max_iters 600 --eval_interval 100 "
+                 "--eval_iters 2 --warmup_iters 10 --gradient_accumulation_steps 2 --device cpu --out_dir %s --log_csv %s.csv "
+                 "-q %s", scratch("text.txt"), out, out, more);
+}
+
+TEST(train_resume_run)
+{
+        static const char *const file[] = { "ckpt.safetensors", "state.safetensors", "model.plan" };
+        char line[2048], a[512], b[512];
+        need_cpu();
+        train_line(line, sizeof line, scratch("A"), "");
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        train_line(line, sizeof line, scratch("B"), "");
+        pid_t pid = begin(line);
+        for (int i = 0; i < 2000; i++) {        /* until some steps are logged */
+                struct stat st;
+                if (!stat(scratch("B.csv"), &st) && st.st_size > 1500)
+                        break;
+                usleep(1000);
+        }
+        kill(pid, SIGTERM);
+        finish(pid);
+        CHECK_MSG(r.code == 143 || r.code == 0, "%d: %s", r.code, r.err);     /* 0: it was done already */
+        if (r.code == 143) {
+                train_line(line, sizeof line, scratch("B"), "--resume");
+                CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        }
+        for (int i = 0; i < 3; i++) {
+                snprintf(a, sizeof a, "%s/A/%s", dir, file[i]);
+                snprintf(b, sizeof b, "%s/B/%s", dir, file[i]);
+                CHECK_MSG(same_file(a, b), "%s differs after an interruption", file[i]);
+        }
+        CHECK(same_file(scratch("A.csv"), scratch("B.csv")));
+
+        snprintf(line, sizeof line, "run %s -p line --temp 0 -n 8 --device cpu --print-ids", scratch("A"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        int words = 0;
+        for (const char *s = r.out; *s; s++)
+                words += *s == ' ' || *s == '\n';
+        CHECK_MSG(words == 4 + 8, "%d ids: %s", words, r.out);
+        snprintf(line, sizeof line, "eval %s --data %s --device cpu --json", scratch("A"), scratch("text.txt"));
+        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "loss_nats_per_token"), "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "export %s -o %s", scratch("A"), scratch("hf"));
+        CHECK_MSG(tgc(line) == 0 && file_exists(scratch("hf/model.safetensors")), "%d: %s", r.code, r.err);
+
+        train_line(line, sizeof line, scratch("B"), "--resume --seed 5");
+        EXPECT(line, TGC_USAGE, "--seed 1337");
+        train_line(line, sizeof line, scratch("C"), "--resume");
+        EXPECT(line, TGC_IO, "nothing to resume");
+        train_line(line, sizeof line, scratch("C"), "--learning_rate 1000 --max_skips 0 --grad_clip 0 --weight_decay 100");
+        tgc(line);
+        CHECK_MSG(r.code == TGC_NON_FINITE || r.code == 0, "%d: %s", r.code, r.err);
+}
+
+TEST(plan_mistakes)
+{
+        char line[2048];
+        need_cpu();
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=50 -o %s", scratch("m.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s -p hi", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "no tokenizer");
+        snprintf(line, sizeof line, "run %s --prompt-ids 1,50 --device cpu", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "id 50 is outside the vocabulary, 0 to 49");
+        snprintf(line, sizeof line, "run %s --prompt-ids 1 -D n_layer=2", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "is compiled already");
+        snprintf(line, sizeof line, "dump %s --cuda --kernel k999", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "no kernel k999");
+        snprintf(line, sizeof line, "compile " MODEL " -D n_lager=2 -o %s", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "did you mean 'n_layer'?");
+        snprintf(line, sizeof line, "info %s --json", scratch("m.plan"));
+        CHECK(tgc(line) == 0 && strstr(r.out, "\"vocab\":\t50"));
+}
+
+TEST(same_plan_twice_and_by_json)
+{
+        char line[2048];
+        need_cpu();
+        for (int i = 0; i < 2; i++) {
+                snprintf(line, sizeof line, "compile " MODEL " -o %s", scratch(i ? "2.plan" : "1.plan"));
+                CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        }
+        CHECK(same_file(scratch("1.plan"), scratch("2.plan")));
+        snprintf(line, sizeof line, "dump %s --cuda", scratch("1.plan"));
+        CHECK(tgc(line) == 0);
+        snprintf(line, sizeof line, "dump " MODEL " --graph --json");
+        static char json[1 << 16];
+        CHECK(tgc(line) == 0 && strlen(r.out) + 1 < sizeof r.out);
+        memcpy(json, r.out, sizeof json);
+        write_file(scratch("g.json"), json);
+        snprintf(line, sizeof line, "compile %s -o %s", scratch("g.json"), scratch("3.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        CHECK(same_file(scratch("1.plan"), scratch("3.plan")));
+}
+
+TEST(check_command)
+{
+        need_cpu();
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --json") == 0, "%d: %s", r.code, r.err);
+        CHECK(strstr(r.out, "\"differ\":\t0"));
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s", r.code, r.err);
+}
+
+/* Last: what the others made. */
+TEST(zz_clean_up)
+{
+        char line[300];
+        snprintf(line, sizeof line, "rm -rf '%s'", dir);
+        CHECK(!*dir || system(line) == 0);
+        args_free(&args);
+}
+
+TEST_MAIN

@@ -315,18 +315,20 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
                 s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss" } };
         }
         if (o->infer) {
+                /* a plan that trains as well samples one sequence at a time: fewer kernels to build */
+                int batch = o->train ? 1 : o->batch;
                 if (!logits)
                         error_at((Loc){ m->name, 0, 0 }, "the model returns no logits, so it cannot be run; compile with --mode train");
-                s[n++] = (Spec){ "prefill", PREFILL, o->batch, chunk, { { o->batch == 1, 0, ctx } }, { "logits" } };
+                s[n++] = (Spec){ "prefill", PREFILL, batch, chunk, { { batch == 1, 0, ctx } }, { "logits" } };
                 s[n++] = (Spec){ "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
-                for (int b = 1; b < o->batch; b *= 2) {
+                for (int b = 1; b < batch; b *= 2) {
                         static const char *const name[] = { "decode1", "decode2", "decode4", "decode8", "decode16", "decode32", "decode64", "decode128" };
                         int k = 0;
                         while (1 << k < b)
                                 k++;
                         s[n++] = (Spec){ name[k], DECODE, b, 1, { { b, 1, ctx } }, { "logits" } };
                 }
-                s[n++] = (Spec){ "decode", DECODE, o->batch, 1, { { o->batch, 1, ctx } }, { "logits" } };
+                s[n++] = (Spec){ "decode", DECODE, batch, 1, { { batch, 1, ctx } }, { "logits" } };
         }
         return n;
 }

@@ -4,7 +4,7 @@
  *           -o matmul_bench tests/bench/matmul_bench.cu
  *      ./matmul_bench [part of a line's name]
  *
- * -DBENCH_PART=1 to 4 builds a part of the cases.
+ * -DBENCH_PART=1 to 5 builds a part of the cases.
  *
  * Every line is one shape with one tile; the fastest tile of a shape is marked *.
  * Inputs are fresh normal numbers each run.  A time is the median of five replays
@@ -246,6 +246,7 @@ void run_expert_grad(Args g, cudaStream_t s)
 
 #define BIG(TA, TB, M, N, K) MM(bf16, W128x256x64, TA, TB, M, N, K) MM(bf16, W128x256x32, TA, TB, M, N, K) \
         MM(bf16, W128x128x64, TA, TB, M, N, K) MM(bf16, H128x128x64, TA, TB, M, N, K)
+#define WIDE(TA, TB, M, N, K) MM(bf16, W128x192x32, TA, TB, M, N, K) MM(bf16, W128x192x64, TA, TB, M, N, K)
 #define SPLIT(M, N, K, S) SK(bf16, W128x256x64, 1, 0, M, N, K, S) SK(bf16, W128x256x32, 1, 0, M, N, K, S) \
         SK(bf16, W128x128x64, 1, 0, M, N, K, S)
 #define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
@@ -265,6 +266,8 @@ void run_expert_grad(Args g, cudaStream_t s)
 #else
 #define PART(n) (BENCH_PART == (n))
 #endif
+
+typedef WTile<128, 192, 64, 2, 4, 2, 2, 0> W128x192x64;         /* a candidate, not in the table */
 
 static const Case cases[] = {
         /* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
@@ -303,6 +306,16 @@ static const Case cases[] = {
         EX(bf16, H128x128x64, 8, 16384, 3072, 768)
         EG(bf16, W128x256x32, 8, 16384, 3072, 768) EG(bf16, W128x128x64, 8, 16384, 3072, 768)
         EG(bf16, H128x128x64, 8, 16384, 3072, 768)
+#endif
+#if PART(5)
+        WIDE(0, 1, 32768, 2304, 768) WIDE(0, 1, 32768, 768, 768) WIDE(0, 1, 32768, 3072, 768) WIDE(0, 1, 32768, 768, 3072)
+        WIDE(0, 1, 8192, 50304, 768) WIDE(0, 1, 8192, 3072, 2048) WIDE(0, 1, 8192, 2048, 2048)
+        WIDE(0, 1, 8192, 16384, 2048) WIDE(0, 1, 8192, 2048, 8192) WIDE(0, 1, 4096, 4096, 4096)
+        WIDE(0, 0, 32768, 768, 2304) WIDE(0, 0, 32768, 768, 3072) WIDE(0, 0, 8192, 768, 50304) WIDE(0, 0, 8192, 2048, 16384)
+        WIDE(1, 0, 3072, 768, 32768) WIDE(1, 0, 16384, 2048, 8192) WIDE(1, 0, 50304, 768, 8192) WIDE(1, 0, 2304, 768, 32768)
+        WIDE(1, 0, 768, 768, 32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1, 0, 3072, 2048, 8192)
+        SK(bf16, W128x192x32, 1, 0, 2304, 768, 32768, 3) SK(bf16, W128x192x32, 1, 0, 3072, 768, 32768, 5)
+        SK(bf16, W128x192x32, 1, 0, 768, 768, 32768, 11)
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };

@@ -280,6 +280,7 @@ static void matmul_cases()
         matmul_transposes<f16, W128x128x64, 16, 8>(264, 136, 520);
         matmul_transposes<f16, W128x256x32, 16, 8>(264, 520, 136);
         matmul_transposes<bf16, W128x256x32, 16, 8>(72, 128, 544);
+        matmul_transposes<bf16, W128x192x32, 16, 8>(136, 200, 296);
         matmul_transposes<bf16, W128x128x64, 16, 2>(72, 8, 64);
         /* odd sizes and a single row, column or k */
         matmul_transposes<bf16, H64x64x64, 8, 4>(68, 12, 100);

@@ -1,0 +1,103 @@
+#!/bin/bash
+# cuda.sh BUILD: the tests that need a GPU; `make check-cuda`.
+#
+#   kernels   every kernel family by itself, compiled by nvcc, against plain loops in double
+#   check     every model file, f32, bf16 and f16: logits, loss and gradients against the evaluator
+#   data      reference ids, logits and training runs (../shared/data, skipped where absent)
+#   memory    device memory after a run equals what it was before
+#   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
+#
+# TGC names another binary.  Parts: cuda.sh BUILD PART...
+build=$1
+shift
+parts=${*:-kernels check data memory sanitize}
+tgc=${TGC:-$build/tgc}
+out=$build/cuda
+mkdir -p "$out"
+passed=0 failed=0 skipped=0
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache}
+
+ok() { echo "ok $1"; passed=$((passed + 1)); }
+bad() { echo "not ok $1"; failed=$((failed + 1)); [ -n "$2" ] && tail -"${3:-6}" "$2"; }
+skip() { echo "skip $1: $2"; skipped=$((skipped + 1)); }
+try() { # NAME COMMAND...
+        local name=$1 log
+        log=$out/$(echo "$1" | tr ' /' '__').log
+        shift
+        if timeout -k 5 "${LIMIT:-200}" "$@" > "$log" 2>&1; then ok "$name"; else bad "$name" "$log"; fi
+}
+
+tiny_llama="models/llama.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=96"
+tiny_moe="models/moe.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4"
+models=(
+        "models/gpt.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_head=4 -D n_embd=64"
+        "$tiny_llama"
+        "models/llama.lua -D vocab=67 -D ctx=33 -D n_layer=1 -D n_embd=36 -D n_head=6 -D n_kv_head=3 -D head_dim=6 -D n_ff=50"
+        "$tiny_moe"
+        "models/naive_gpt.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64"
+        "models/naive_gpt.lua -D variant=custom -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64"
+        "models/naive_moe.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64 -D n_expert=4"
+        "models/lhk_gpt.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64 -D n_ff=128"
+        "models/tinylm.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_head=4 -D n_embd=64"
+)
+
+kernels() {
+        if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
+        for t in kernels rows_test matmul_test attention_test; do
+                (nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen -Icodegen/kernels -Iruntime -Itests -Itests/emulate \
+                        "tests/emulate/$t.cu" -o "$out/$t" > "$out/$t.build" 2>&1) &
+        done
+        wait
+        for t in kernels rows_test matmul_test attention_test; do
+                if [ -x "$out/$t" ]; then try "kernels $t" "$out/$t"; else bad "kernels $t: build" "$out/$t.build"; fi
+        done
+}
+
+check() {
+        for m in "${models[@]}"; do
+                for dt in f32 bf16 f16; do
+                        for o in 3 0; do
+                                [ $o = 0 ] && [ $dt = f16 ] && continue
+                                try "check $m $dt -O$o" $tgc check $m --dtype $dt -O$o --device cuda
+                        done
+                done
+        done
+}
+
+data() {
+        local d=../shared/data
+        if [ ! -d $d ]; then skip data "../shared/data is absent"; return; fi
+        for t in test_infer test_train; do
+                [ -x "$build/tests/$t" ] && { TGC_TEST_DEVICE=cuda try "data $t" "$build/tests/$t"; grep -E '^(not ok|skip|ok)' "$out/data_$t.log" | sort | uniq -c | sort -rn | head -40; }
+        done
+        $tgc run $d/models/tinystories656k -p "Once upon a time" -n 256 --temp 0 --print-ids --device cuda > "$out/ids" 2> "$out/ids.err"
+        if cmp -s <(tr -s ' \n' '\n\n' < "$out/ids" | head -110) <(tr -s ' \n' '\n\n' < $d/expected/ts656k_p0_ids.txt | head -110); then
+                ok "data tinystories656k ids"
+        else
+                bad "data tinystories656k ids" "$out/ids.err"
+        fi
+}
+
+memory() {
+        local a b
+        a=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+        $tgc check $tiny_llama --device cuda > "$out/memory.log" 2>&1
+        b=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+        if [ "$a" = "$b" ]; then ok "memory is given back ($a MiB)"; else bad "memory: $a MiB before, $b MiB after"; fi
+}
+
+sanitize() {
+        if ! command -v compute-sanitizer > /dev/null; then skip sanitize "no compute-sanitizer"; return; fi
+        for tool in memcheck racecheck; do
+                for m in "$tiny_llama" "$tiny_moe"; do
+                        for dt in f32 bf16; do
+                                # an empty cache off, so that the kernels are there; one step each of training and decoding
+                                TGC_SYNC=1 try "$tool $m $dt" compute-sanitizer --tool $tool --error-exitcode 99 "${TGC_BIN:-$tgc}" check $m --dtype $dt --device cuda --tokens 3
+                        done
+                done
+        done
+}
+
+for p in $parts; do $p; done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

@@ -129,7 +129,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
         CompileOptions c = {
-                .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER, .train = o->mode & BUILD_TRAIN,
+                .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER,
+                .train = o->mode & BUILD_TRAIN,
                 .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
                 .recompute = o->recompute, .print_after = o->print_after, .time_passes = o->time_passes
         };

@@ -27,7 +27,8 @@ static void report(Bench *b, const char *what, Times *t, int tokens, int B, int 
                 cJSON_AddNumberToObject(o, "repetitions", t->n);
                 cJSON_AddNumberToObject(o, "tokens_per_s", tokens / mid);
         } else {
-                printf("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what, B, T, mid * 1e3, lo * 1e3,
+                printf("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what, B, T, mid * 1e3,
+                       lo * 1e3,
                        hi * 1e3, t->n, tokens / mid);
                 fflush(stdout);
         }
@@ -54,7 +55,8 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
         double s = r->ms * 1e-3 / r->n;         /* of one launch */
         double gb = s > 0 ? r->k->bytes / s / 1e9 : 0, tf = s > 0 ? r->k->flops / s / 1e12 : 0;
         if (!b->json) {
-                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf, r->k->name,
+                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
+                       r->k->name,
                        r->k->title ? r->k->title : "");
                 return;
         }
@@ -92,7 +94,8 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 cJSON *list = b->json ? cJSON_AddArrayToObject(b->json, key) : NULL;
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
-                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s  kernel\n", prog, n, total);
+                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s  kernel\n", prog,
+                               n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);
         }
@@ -111,7 +114,8 @@ static int bench_prefill(Bench *b, Err *e)
         if (!n)
                 n = b->m->ctx < 512 ? b->m->ctx : 512;
         if (n > b->m->ctx || n < 2)
-                return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d, and the last token is digested by "
+                return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d, and the last token is "
+                               "digested by "
                                "decoding", n, b->m->ctx);
         if ((code = new_times(&t, b->a, e)))
                 return code;
@@ -201,7 +205,8 @@ static int bench_train(Bench *b, Err *e)
 
 static int bench(Bench *b, Err *e)
 {
-        bool train = session_mode(b->s) & SESSION_TRAIN, all = !opt_flag(b->a, O_B_PREFILL) && !opt_flag(b->a, O_B_DECODE);
+        bool train = session_mode(b->s) & SESSION_TRAIN, all = !opt_flag(b->a, O_B_PREFILL)
+                && !opt_flag(b->a, O_B_DECODE);
         const Prog *step = program_find(session_program(b->s), "step");
         size_t n;
         int code = TGC_OK;

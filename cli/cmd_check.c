@@ -169,7 +169,8 @@ static int check_grads(Check *c, Oracle *o, Err *e)
 static void check_loss(Check *c, Oracle *o, const char *program, const char *name, double got)
 {
         int64_t n;
-        const double *want = oracle_output(o, name, &n);
+        const double *ce = strcmp(name, "loss") ? NULL : oracle_output(o, "ce", &n);
+        const double *want = ce ? ce : oracle_output(o, name, &n);
         float x = (float)got;
         if (want && n == 1)
                 result(c, program, name, rel_error(&x, want, 1, 0.01), c->tolerance);
@@ -184,13 +185,16 @@ static int check_step(Check *c, uint64_t seed, Err *e)
         TrainResult r;
         Oracle *o = NULL;
         if (6.0 * (double)c->m->n_all * B * T > MAX_WORK)
-                return err_set(e, TGC_USAGE, "check: a step of %d x %d tokens is too much for the reference; give the model, "
+                return err_set(e, TGC_USAGE, "check: a step of %d x %d tokens is too much for the reference; give "
+                               "the model, "
                                "which is then compiled small, or compile with --batch-size 2 --block-size 16", B, T);
         int code = random_ids(c, B * T, seed, &ids, e);
         if (!code)
                 code = random_ids(c, B * T, seed + 1, &targets, e);
-        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8 };
-        if (!code && !(code = session_train_step(c->s, &in, &r, e)) && !(code = consult(c, &o, true, B, T, ids, targets, e))) {
+        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
+                .eps = 1e-8 };
+        if (!code && !(code = session_train_step(c->s, &in, &r, e))
+            && !(code = consult(c, &o, true, B, T, ids, targets, e))) {
                 check_loss(c, o, "step", "loss", r.loss);
                 check_loss(c, o, "step", "aux_loss", r.aux_loss);
                 code = check_grads(c, o, e);
@@ -220,7 +224,8 @@ static int check_decode(Check *c, const double *want, const int *ids, int n, flo
         const char *prog = session_has(c->s, "decode1") ? "decode1" : "decode";
         Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
         int V = c->m->vocab, code = session_reset(c->s, e);
-        if (code || (code = session_prefill(c->s, ids, 1, n, e)) || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
+        if (code || (code = session_prefill(c->s, ids, 1, n, e))
+            || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
                 return code;
         if ((code = session_read(c->s, prog, "logits", logits, (size_t)V * sizeof *logits, e)))
                 return code;
@@ -242,7 +247,8 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
                 code = consult(c, &o, false, 1, n, ids, ids, e);
         const double *want = code ? NULL : oracle_output(o, "logits", &count);
         if (!code && (!want || (size_t)count != elems))
-                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want ? (long long)count : 0, elems);
+                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want
+                               ? (long long)count : 0, elems);
         if (!code && session_has(c->s, "score") && !(code = session_score(c->s, ids, n, logits, NULL, e)))
                 result(c, "score", "logits", rel_error(logits, want, count, 0), c->tolerance);
         if (!code)
@@ -291,7 +297,8 @@ static int report(Check *c, Err *e)
                        dev_name(session_device(c->s)));
         }
         if (!code && c->bad)
-                code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than %g", c->bad,
+                code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than "
+                               "%g", c->bad,
                                c->compared, c->tolerance);
         return code;
 }
@@ -315,7 +322,8 @@ int cmd_check(const Args *a, Err *e)
                 return code;
         Check c = { .a = a, .ir = plan_find(&l.plan, "ir"), .list = opt_flag(a, O_JSON) ? cJSON_CreateArray() : NULL };
         if (!c.ir)
-                code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with", path);
+                code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with",
+                               path);
         if (!code && !(code = open_session(&c.s, &l.plan, a, 0, (uint64_t)a->v[O_TRAIN_SEED].i, e))
             && !(code = check_all(&c, e)))
                 code = report(&c, e);

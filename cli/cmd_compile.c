@@ -123,7 +123,8 @@ int cmd_compile(const Args *a, Err *e)
         if (!code)
                 code = load(&l, a, &(LoadHow){ 0 }, e);
         if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0)
-                code = err_set(e, TGC_USAGE, "%s is a plan already; --target cpu or sm_XX would add compiled code to it",
+                code = err_set(e, TGC_USAGE, "%s is a plan already; --target cpu or sm_XX would add compiled code to "
+                               "it",
                                a->pos[0]);
         t.keep = l.kind == MODEL_PLAN;
         if (!code && !(code = add_code(&l.plan, &t, &talk, e)))

@@ -21,7 +21,8 @@ static int cache(char *out, size_t cap, Err *e)
         cache_dir(dir, sizeof dir);
         if (!*dir)
                 return err_set(e, TGC_IO, "no folder for it");
-        snprintf(out, cap, "%s%s", dir, access(dir, F_OK) ? " (not there yet)" : access(dir, W_OK) ? " (read only)" : "");
+        snprintf(out, cap, "%s%s", dir, access(dir, F_OK) ? " (not there yet)" : access(dir, W_OK) ? " (read only)"
+                 : "");
         return TGC_OK;
 }
 

@@ -34,7 +34,8 @@ static int find_kernel(const Program *g, const char *name)
 /* The unit that holds a kernel: its source as one would compile it. */
 static int print_kernel(const Plan *p, const char *source, const char *kernel, const char *path, Err *e)
 {
-        const Section *s = plan_find(p, source), *t = plan_find(p, !strcmp(source, "source.cuda") ? "program.cuda" : "program.cpu");
+        const Section *s = plan_find(p, source), *t = plan_find(p, !strcmp(source, "source.cuda") ? "program.cuda"
+                                                                : "program.cpu");
         Program g;
         Pack units;
         int code = s && t ? program_parse(&g, t->data, t->size, t->name, e)
@@ -63,7 +64,8 @@ int cmd_dump(const Args *a, Err *e)
         for (int i = 0; i < N_PARTS_TO_DUMP; i++)
                 asked += opt_flag(a, part[i].option);
         if (!asked && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
-                return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, --dot or "
+                return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
+                               "--dot or "
                                "--manifest");
         if (opt_flag(a, O_JSON) && !opt_flag(a, O_D_GRAPH))
                 return err_set(e, TGC_USAGE, "dump: --json goes with --graph");

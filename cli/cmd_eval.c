@@ -17,7 +17,8 @@ static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n
         if (list)
                 return ids_of_id_file(list, vocab, ids, n, e);
         if (!l->tok)
-                return err_set(e, TGC_USAGE, "eval: %s has no tokenizer: give --ids FILE or --tokenizer FILE", a->pos[0]);
+                return err_set(e, TGC_USAGE, "eval: %s has no tokenizer: give --ids FILE or --tokenizer FILE",
+                               a->pos[0]);
         int code = ids_of_text_file(l->tok, text, vocab, ids, n, e), bos = tokenizer_bos(l->tok);
         if (code || !tokenizer_adds_bos(l->tok) || bos < 0)
                 return code;
@@ -32,7 +33,8 @@ static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n
 }
 
 /* One window; its logits but for the row that the next window repeats. */
-static int score_window(Session *s, const int *ids, int n, bool last, float *logits, double *nll, NpyOut *out, Score *sum,
+static int score_window(Session *s, const int *ids, int n, bool last, float *logits, double *nll, NpyOut *out,
+                        Score *sum,
                         Err *e)
 {
         int code = session_score(s, ids, n, logits, nll, e);
@@ -107,7 +109,8 @@ int cmd_eval(const Args *a, Err *e)
         manifest_word(&l.plan, "vocab", vocab, sizeof vocab);
         code = read_ids(a, &l, atoi(vocab), &ids, &n, e);
         if (!code && n < 2)
-                code = err_set(e, TGC_BAD_FILE, "%s: %d token; a loss needs two", opt_str(a, O_DATA) ? opt_str(a, O_DATA)
+                code = err_set(e, TGC_BAD_FILE, "%s: %d token; a loss needs two", opt_str(a, O_DATA)
+                               ? opt_str(a, O_DATA)
                                : opt_str(a, O_IDS), n);
         if (!code)
                 code = open_session(&s, &l.plan, a, SESSION_INFER, 0, e);

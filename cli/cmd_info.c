@@ -12,7 +12,8 @@ static void json_programs(cJSON *o, const Plan *p)
                 Program g;
                 if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
                         continue;
-                cJSON *t = cJSON_AddObjectToObject(o, program_section[i]), *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
+                cJSON *t = cJSON_AddObjectToObject(o, program_section[i]),
+                        *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
                       *progs = cJSON_AddObjectToObject(t, "launches");
                 cJSON_AddNumberToObject(t, "kernels", g.n_kernels);
                 for (int k = 0; k < g.n_arenas; k++)
@@ -49,7 +50,8 @@ static void print_program(const Plan *p, const char *name)
                 return;
         printf("\n%s: %d kernels\n", name, g.n_kernels);
         for (int k = 0; k < g.n_progs; k++)
-                printf("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T, g.prog[k].n_run);
+                printf("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T,
+                       g.prog[k].n_run);
         for (int k = 0; k < g.n_arenas; k++)
                 printf("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
         program_free(&g);
@@ -59,7 +61,8 @@ static void print_text(const Plan *p, const Manifest *m)
 {
         char n[32], t[32];
         printf("model      %s, %s\n", m->model, store_name(m->dtype));
-        printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training" : "inference");
+        printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
+               : "inference");
         printf("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
                text_count_si(t, sizeof t, (double)m->n_train));
         printf("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);

@@ -154,7 +154,8 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         if (asked)
                 ctx = asked;
         if (r->n > ctx)
-                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a larger "
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a "
+                               "larger "
                                "--ctx-size", r->n, ctx);
         r->n_prompt = r->n;
         double t = clock_s();
@@ -176,6 +177,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         return code ? code : r->code;
 }
 
+/* Prefill leaves the prompt's last token to decoding: it is not counted there. */
 static double rate(int n, double s)
 {
         return s > 0 ? n / s : 0;
@@ -198,7 +200,7 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddNumberToObject(o, "seed", (double)seed);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
         cJSON_AddNumberToObject(o, "load_s", c->load);
-        cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt, c->prompt));
+        cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt - 1, c->prompt));
         cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
         return json_print(o, e);
 }
@@ -219,7 +221,7 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
         }
         fflush(stdout);
         say(&talk, "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
-            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt, c->prompt), n, rate(n, c->decode),
+            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt - 1, c->prompt), n, rate(n, c->decode),
             r->stopped ? ", end of text" : "");
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
                 say(&talk, "seed %llu\n", (unsigned long long)seed);
@@ -231,7 +233,8 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
         Sampling how = { (float)opt_num(a, O_TEMP), opt_int(a, O_TOP_K), (float)opt_num(a, O_TOP_P),
-                         (float)opt_num(a, O_MIN_P), (float)opt_num(a, O_REPEAT_PENALTY), opt_int(a, O_REPEAT_LAST_N), seed };
+                         (float)opt_num(a, O_MIN_P), (float)opt_num(a, O_REPEAT_PENALTY), opt_int(a, O_REPEAT_LAST_N),
+                                 seed };
         Session *s;
         Clock c = { 0 };
         char vocab[32] = "0";

@@ -65,9 +65,11 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
         if (t->talk.tty) {
                 double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T * t->n_micro / rate : 0;
                 say_bar(&t->talk, (double)(step + 1) / t->max_steps, "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left",
-                        (long long)step + 1, t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60, (int)left % 60);
+                        (long long)step + 1, t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
+                                (int)left % 60);
         } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first || step + 1 == t->max_steps) {
-                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n", (long long)step, r->loss, lr, r->grad_norm, n);
+                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n", (long long)step, r->loss, lr,
+                    r->grad_norm, n);
         }
         if (!isnan(val)) {
                 say_bar_end(&t->talk);
@@ -101,13 +103,16 @@ static int end_step(Train *t, Err *e)
                 return code;
         t->skipped = t->last.bad ? t->skipped + 1 : 0;
         if (t->last.bad)
-                say(&t->talk, "step %lld: loss %g, gradient norm %g: not finite, step skipped\n", (long long)t->state.step,
+                say(&t->talk, "step %lld: loss %g, gradient norm %g: not finite, step skipped\n",
+                    (long long)t->state.step,
                     t->last.loss, t->last.grad_norm);
         t->state.step++;
         if (t->skipped > opt_int(t->a, O_MAX_SKIPS))
-                return err_set(e, TGC_NON_FINITE, "step %lld: the gradient was not finite %d steps in a row (--max_skips %d); the "
+                return err_set(e, TGC_NON_FINITE, "step %lld: the gradient was not finite %d steps in a row "
+                               "(--max_skips %d); the "
                                "last checkpoint in %s was left as it is; try a smaller --learning_rate",
-                               (long long)t->state.step - 1, t->skipped, opt_int(t->a, O_MAX_SKIPS), opt_str(t->a, O_OUT_DIR));
+                               (long long)t->state.step - 1, t->skipped, opt_int(t->a, O_MAX_SKIPS),
+                                       opt_str(t->a, O_OUT_DIR));
         return TGC_OK;
 }
 

@@ -7,8 +7,8 @@
 enum { HELP_COLUMN = 34 };
 
 static const char INTRO[] =
-        "tgc compiles transformers ahead of time: a graph becomes fused CUDA and C kernels in one plan file, which trains\n"
-        "and generates text without Python.\n";
+        "tgc compiles transformers ahead of time: a graph becomes fused CUDA and C kernels in one plan file,\n"
+        "which trains and generates text without Python.\n";
 
 static const char CODES[] =
         "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of memory, 6 not finite,\n"
@@ -90,7 +90,8 @@ void help_overview(void)
 void help_command(CommandId cmd)
 {
         const CommandInfo *c = &command_info[cmd];
-        printf("tgc %s: %s\n\nusage: tgc %s%s%s [options]\n", c->name, c->brief, c->name, *c->usage ? " " : "", c->usage);
+        printf("tgc %s: %s\n\nusage: tgc %s%s%s [options]\n", c->name, c->brief, c->name, *c->usage ? " " : "",
+               c->usage);
         if (*c->text)
                 printf("\n%s\n", c->text);
         if (*c->examples) {
@@ -183,7 +184,8 @@ void help_completion_bash(void)
                "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"", TGC_VERSION);
         for (int c = 0; c < N_COMMANDS; c++)
                 printf("%s%s", c ? " " : "", command_info[c].name);
-        printf("\"\n                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n                return\n        fi\n"
+        printf("\"\n                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n                return\n       "
+               " fi\n"
                "        case $prev in\n");
         for (int o = 0; o < N_OPTIONS; o++)
                 if (option_info[o].kind == OPT_CHOICE) {

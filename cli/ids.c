@@ -28,7 +28,8 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
                 bool minus = text[i] == '-' && i + 1 < n && isdigit((unsigned char)text[i + 1]);
                 if (!minus && !isdigit((unsigned char)text[i])) {
                         if (isalpha((unsigned char)text[i]) || text[i] == '.')
-                                code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: '%c' in a list of ids", name, i, text[i]);
+                                code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: '%c' in a list of ids", name, i,
+                                               text[i]);
                         i++;
                         continue;
                 }
@@ -39,7 +40,8 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
                         i++;
                 }
                 if (minus || v >= vocab)
-                        code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d", name,
+                        code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d",
+                                       name,
                                        at, minus ? "-" : "", v, vocab - 1);
                 else if (!(code = grow(ids, *n_ids, &cap, name, e)))
                         (*ids)[(*n_ids)++] = (int)v;

@@ -40,7 +40,8 @@ static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap
         if (has(path, "config.json"))
                 return TGC_OK;
         if (has(path, "state.safetensors"))
-                return err_set(e, TGC_BAD_FILE, "%s: training has not finished here, so there is no model.plan; go on with "
+                return err_set(e, TGC_BAD_FILE, "%s: training has not finished here, so there is no model.plan; go "
+                               "on with "
                                "`tgc train MODEL --out_dir %s --resume`", path, path);
         return err_set(e, TGC_BAD_FILE, "%s: a folder with neither config.json nor model.plan", path);
 }
@@ -123,7 +124,8 @@ static void tok_beside(const char *model, char *out, size_t cap)
 
 static bool holds_tokenizer(const char *dir)
 {
-        static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin", "encoder.json", "vocab.json" };
+        static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin", "encoder.json",
+                "vocab.json" };
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
                 if (has(dir, name[i]))
                         return true;
@@ -222,7 +224,8 @@ static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow
         Say talk = say_new(a);
         if (!from && l->kind == MODEL_LLAMA2C)
                 from = path;
-        if (!from && l->kind == MODEL_HF && (has(path, "model.safetensors") || has(path, "model.safetensors.index.json")))
+        if (!from && l->kind == MODEL_HF && (has(path, "model.safetensors")
+                                             || has(path, "model.safetensors.index.json")))
                 from = path;
         if (!from && l->kind == MODEL_HF)
                 say(&talk, "%s: no model.safetensors, so the weights will be random\n", path);

@@ -40,7 +40,8 @@ int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **id
                 err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", path, inner.msg);
         for (int i = 0; i < *n && !code; i++)
                 if ((*ids)[i] >= vocab)
-                        code = err_set(e, TGC_BAD_FILE, "%s: the tokenizer makes the id %d, the model's vocabulary is %d",
+                        code = err_set(e, TGC_BAD_FILE, "%s: the tokenizer makes the id %d, the model's vocabulary "
+                                       "is %d",
                                        path, (*ids)[i], vocab);
         free(text);
         if (code) {

@@ -99,7 +99,8 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
                                 elsewhere = command_info[c].name;
         }
         if (best)
-                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?", command_info[cmd].name, typed, best);
+                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?", command_info[cmd].name,
+                               typed, best);
         if (elsewhere)
                 return err_set(e, TGC_USAGE, "%s: %s is not an option of this command, but of `tgc %s`",
                                command_info[cmd].name, typed, elsewhere);
@@ -130,7 +131,8 @@ int command_find(const char *name, Err *e)
 
 static int set_flag(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
 {
-        static const char *const yes[] = { "1", "true", "True", "yes", "on" }, *const no[] = { "0", "false", "False", "no", "off" };
+        static const char *const yes[] = { "1", "true", "True", "yes", "on" },
+                *const no[] = { "0", "false", "False", "no", "off" };
         for (int k = 0; k < 5; k++)
                 if (!strcmp(s, yes[k]) || !strcmp(s, no[k])) {
                         v->i = !strcmp(s, yes[k]);
@@ -151,7 +153,8 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                 v->d = strtod(s, &end);
         }
         if (end == s || *end || isnan(v->d))
-                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name, s, what, x->lo, x->hi);
+                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name, s, what, x->lo,
+                               x->hi);
         if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
                 return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.15g to %.15g", x->name, s, x->lo, x->hi);
         return TGC_OK;

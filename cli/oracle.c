@@ -53,7 +53,7 @@ static void keep_losses(Graph *g)
 {
         int k = 0;
         for (int i = 0; i < g->n_out; i++)
-                if (!strcmp(g->out[i].name, "loss") || !strcmp(g->out[i].name, "aux_loss"))
+                if (strcmp(g->out[i].name, "logits"))
                         g->out[k++] = g->out[i];
         g->n_out = k;
         graph_sweep(g);

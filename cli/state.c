@@ -33,7 +33,8 @@ static uint64_t largest(const Manifest *m)
 
 /* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v ---- */
 
-static const struct { const char *prefix; Part part; } kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
+static const struct { const char *prefix; Part part; } kind[] = { { "p", PART_MASTER }, { "m", PART_M },
+        { "v", PART_V } };
 
 static bool stored(const Param *p, int k)
 {
@@ -90,7 +91,8 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)st->seed);
         snprintf(text[3], sizeof text[3], "%lld", (long long)st->tokens);
         StMeta meta[] = { { "best", text[1] }, { "seed", text[2] }, { "step", text[0] }, { "tokens", text[3] } };
-        int code = t && which && x ? list_tensors(m, t, which, &n, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        int code = t && which && x ? list_tensors(m, t, which, &n, e)
+                : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code && !(code = safetensors_out_open(&out, path, t, n, meta, 4, e))) {
                 code = write_tensors(s, out, t, which, n, x, e);
                 if (code)
@@ -116,7 +118,8 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
                 return err_set(e, TGC_BAD_FILE, "%s: has no tensor %.200s; was it made with another model?",
                                checkpoint_path(ck), name);
         if (t->dtype != CK_F32 || t->bytes != p->count * 4)
-                return err_set(e, TGC_BAD_FILE, "%s: %.200s has %zu bytes of %s, the model %llu of F32", checkpoint_path(ck),
+                return err_set(e, TGC_BAD_FILE, "%s: %.200s has %zu bytes of %s, the model %llu of F32",
+                               checkpoint_path(ck),
                                name, t->bytes, ck_dtype_name(t->dtype), (unsigned long long)p->count * 4);
         memcpy(x, t->data, t->bytes);           /* the file's data need not be aligned */
         return k ? session_part_write(s, kind[k].part, param, x, e) : session_param_set(s, param, x, e);
@@ -133,7 +136,8 @@ static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
         char *end;
         st->step = strtoll(meta_of(ck, "step"), &end, 10);
         if (*end || end == meta_of(ck, "step") || st->step < 0 || st->step > INT32_MAX)
-                return err_set(e, TGC_BAD_FILE, "%s: the metadata has no step; not a state of training", checkpoint_path(ck));
+                return err_set(e, TGC_BAD_FILE, "%s: the metadata has no step; not a state of training",
+                               checkpoint_path(ck));
         st->best = strtod(meta_of(ck, "best"), NULL);
         st->seed = strtoull(meta_of(ck, "seed"), NULL, 10);
         st->tokens = strtoll(meta_of(ck, "tokens"), NULL, 10);
@@ -246,6 +250,7 @@ int plan_take_weights(Plan *p, Session *s, void **mem, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %.3f GB of weights", (double)size / 1e9);
         memset(*mem, 0, size);
         for (int i = 0; i < m->n_params && !code; i++)
-                code = session_part_read(s, PART_WEIGHT, i, (char *)*mem + m->param[i].offset * store_size(m->dtype), e);
+                code = session_part_read(s, PART_WEIGHT, i, (char *)*mem + m->param[i].offset * store_size(m->dtype),
+                                         e);
         return code ? code : plan_add(p, "weights", *mem, size, e);
 }

@@ -37,7 +37,8 @@ static int open_offsets(Train *t, Err *e)
                 return err_set(e, TGC_USAGE, "--batch_size %d: %s has %lld windows", opt_int(t->a, O_BATCH), path,
                                (long long)o->dim[2]);
         if (opt_set(t->a, O_ACCUM) && opt_int(t->a, O_ACCUM) != o->dim[1])
-                return err_set(e, TGC_USAGE, "--gradient_accumulation_steps %d: %s has %lld", opt_int(t->a, O_ACCUM), path,
+                return err_set(e, TGC_USAGE, "--gradient_accumulation_steps %d: %s has %lld", opt_int(t->a, O_ACCUM),
+                               path,
                                (long long)o->dim[1]);
         if (opt_set(t->a, O_MAX_ITERS) && opt_int(t->a, O_MAX_ITERS) > o->dim[0])
                 return err_set(e, TGC_USAGE, "--max_iters %d: %s has %lld steps", opt_int(t->a, O_MAX_ITERS), path,
@@ -50,8 +51,10 @@ static int check_offsets(const Train *t, Err *e)
         const Npy *o = &t->offsets;
         for (int64_t i = 0; i < o->count; i++)
                 if (o->u.i64[i] < 0 || o->u.i64[i] > (int64_t)t->n_ids - t->T - 1)
-                        return err_set(e, TGC_BAD_FILE, "%s: offset %lld at %lld; a window of %d in %d tokens begins at 0 to %lld",
-                                       opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i], (long long)i, t->T, t->n_ids,
+                        return err_set(e, TGC_BAD_FILE, "%s: offset %lld at %lld; a window of %d in %d tokens begins "
+                                       "at 0 to %lld",
+                                       opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i], (long long)i, t->T,
+                                               t->n_ids,
                                        (long long)t->n_ids - t->T - 1);
         return TGC_OK;
 }
@@ -143,7 +146,8 @@ static int read_bin(Train *t, const char *path, int vocab, Err *e)
                 t->n_ids = (int)(m.size / 2);
                 for (int i = 0; i < t->n_ids && !code; i++)
                         if ((t->ids[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
-                                code = err_set(e, TGC_BAD_FILE, "%s: id %d at %d, the vocabulary is %d", path, t->ids[i], i, vocab);
+                                code = err_set(e, TGC_BAD_FILE, "%s: id %d at %d, the vocabulary is %d", path,
+                                               t->ids[i], i, vocab);
         }
         file_unmap(&m);
         return code;
@@ -153,9 +157,11 @@ static int read_data(Train *t, Err *e)
 {
         const char *path = opt_str(t->a, O_DATA);
         int vocab = session_manifest(t->s)->vocab, code;
-        code = is_bin(path) ? read_bin(t, path, vocab, e) : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
+        code = is_bin(path) ? read_bin(t, path, vocab, e)
+                : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
         if (!code && t->n_ids < t->T + 1)
-                code = err_set(e, TGC_BAD_FILE, "%s: %d tokens; a window of %d and its targets need %d", path, t->n_ids, t->T,
+                code = err_set(e, TGC_BAD_FILE, "%s: %d tokens; a window of %d and its targets need %d", path,
+                               t->n_ids, t->T,
                                t->T + 1);
         return code;
 }
@@ -170,7 +176,8 @@ static void split(Train *t)
         t->val = (Windows){ t->ids, n - val, n, t->T, 0x76616c, NULL };
         if (val < t->T + 1 || !opt_int(t->a, O_EVAL_ITERS) || !session_has(t->s, "eval")) {
                 if (val && opt_int(t->a, O_EVAL_ITERS))
-                        say(&t->talk, "no validation: %lld tokens are kept for it, a window needs %d\n", (long long)val, t->T + 1);
+                        say(&t->talk, "no validation: %lld tokens are kept for it, a window needs %d\n",
+                            (long long)val, t->T + 1);
                 t->val.T = 0;
         }
 }
@@ -183,17 +190,20 @@ static int settings(Train *t, Err *e)
         const Args *a = t->a;
         const Npy *o = &t->offsets;
         if (!step)
-                return err_set(e, TGC_BAD_FILE, "%s: the plan has no program step; compile with --mode train", a->pos[0]);
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no program step; compile with --mode train",
+                               a->pos[0]);
         t->B = o->rank ? (int)o->dim[2] : opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : step->B;
         t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;
         t->n_micro = o->rank ? (int)o->dim[1] : opt_int(a, O_ACCUM);
         t->max_steps = o->rank && !opt_set(a, O_MAX_ITERS) ? (int)o->dim[0] : opt_int(a, O_MAX_ITERS);
         if (t->B != step->B || t->T != step->T)         /* training kernels know their sizes */
-                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for %d x %d; compile with "
+                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for %d x %d; compile "
+                               "with "
                                "--batch-size %d --block-size %d", t->B, t->T, step->B, step->T, t->B, t->T);
         t->schedule = (Schedule){
                 .lr = opt_num(a, O_LR), .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
-                .warmup = opt_int(a, O_WARMUP), .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
+                .warmup = opt_int(a, O_WARMUP), .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS)
+                        : t->max_steps,
                 .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank
         };
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
@@ -216,7 +226,8 @@ static int resume(Train *t, Err *e)
                         code = err_set(e, TGC_BAD_FILE, "%s: the run before had %lld tokens of data, %s has %d", path,
                                        (long long)t->state.tokens, opt_str(t->a, O_DATA), tokens);
                 else if (t->state.seed != seed)
-                        code = err_set(e, TGC_USAGE, "--seed %llu: the run before had --seed %llu", (unsigned long long)seed,
+                        code = err_set(e, TGC_USAGE, "--seed %llu: the run before had --seed %llu",
+                                       (unsigned long long)seed,
                                        (unsigned long long)t->state.seed);
         }
         free(path);
@@ -261,7 +272,8 @@ int train_open(Train *t, const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
         if (!file_exists(opt_str(a, O_DATA)))
                 return err_set(e, TGC_IO, "%s: no such file", opt_str(a, O_DATA));
-        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) || (code = read_data(t, e))
+        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e))
+            || (code = read_data(t, e))
             || (code = check_offsets(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)))
                 return code;
         if (opt_flag(a, O_RESUME) && (code = resume(t, e)))

@@ -95,7 +95,8 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
         if (!code && !(code = weight_map_parse(&map, text, "manifest", e))) {
                 *mem = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
                 if (!*mem)
-                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights", path, (double)size / 1e9);
+                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights", path,
+                                       (double)size / 1e9);
                 else
                         memset(*mem, 0, size);
         }
@@ -147,7 +148,8 @@ int weights_export(const Plan *p, const char *path, const char *dtype, Err *e)
                 code = err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, the parameters need %llu", w->size,
                                (unsigned long long)(m.n_all * store_size(m.dtype)));
         else if (!(code = weight_map_parse(&map, text, "manifest", e)))
-                code = weight_map_export(map, &set, ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path, meta, 1, e);
+                code = weight_map_export(map, &set, ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path, meta, 1,
+                                         e);
         weight_map_free(map);
         free(param);
         free(text);

@@ -191,7 +191,8 @@ TEST(option_table)
 
 TEST(edit_distances)
 {
-        CHECK(edit_distance("temp", "temp") == 0 && edit_distance("temp", "tmep") == 1 && edit_distance("", "abc") == 3);
+        CHECK(edit_distance("temp", "temp") == 0 && edit_distance("temp", "tmep") == 1
+              && edit_distance("", "abc") == 3);
         CHECK(edit_distance("kitten", "sitting") == 3);
         char big[200];
         memset(big, 'x', sizeof big - 1);
@@ -436,8 +437,10 @@ static bool same_file(const char *a, const char *b)
 
 static void train_line(char *line, size_t cap, const char *out, const char *more)
 {
-        snprintf(line, cap, "train " MODEL " --data %s --block_size 16 --batch_size 3 --max_iters 600 --eval_interval 100 "
-                 "--eval_iters 2 --warmup_iters 10 --gradient_accumulation_steps 2 --device cpu --out_dir %s --log_csv %s.csv "
+        snprintf(line, cap, "train " MODEL " --data %s --block_size 16 --batch_size 3 --max_iters 600 "
+                 "--eval_interval 100 "
+                 "--eval_iters 2 --warmup_iters 10 --gradient_accumulation_steps 2 --device cpu "
+                 "--out_dir %s --log_csv %s.csv "
                  "-q %s", scratch("text.txt"), out, out, more);
 }
 
@@ -485,7 +488,8 @@ TEST(train_resume_run)
         EXPECT(line, TGC_USAGE, "--seed 1337");
         train_line(line, sizeof line, scratch("C"), "--resume");
         EXPECT(line, TGC_IO, "nothing to resume");
-        train_line(line, sizeof line, scratch("C"), "--learning_rate 1000 --max_skips 0 --grad_clip 0 --weight_decay 100");
+        train_line(line, sizeof line, scratch("C"), "--learning_rate 1000 --max_skips 0 --grad_clip 0 --weight_decay "
+                   "100");
         tgc(line);
         CHECK_MSG(r.code == TGC_NON_FINITE || r.code == 0, "%d: %s", r.code, r.err);
 }
@@ -536,7 +540,8 @@ TEST(check_command)
         need_cpu();
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --json") == 0, "%d: %s", r.code, r.err);
         CHECK(strstr(r.out, "\"differ\":\t0"));
-        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s",
+                  r.code, r.err);
 }
 
 /* Last: what the others made. */

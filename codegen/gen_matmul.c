@@ -129,7 +129,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         build_line(b, "\1_tail tail = { a };");
         b->threads = 256;
         if (tb) {
-                int rows = 2, split = 1;        /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
+                int rows = M > 1 ? 4 : 2, split = 1;    /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
                 while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)
                         split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
@@ -139,8 +139,9 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
-                b->smem = matvec_kn_smem(M, (int)K, 256, cols);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 256, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
+                b->threads = 512;
+                b->smem = matvec_kn_smem(M, (int)K, b->threads, cols);
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
                            (long long)N, (long long)K, cols, align, w.arg, w.ld);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }

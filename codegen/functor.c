@@ -670,6 +670,21 @@ static const char *expr(F *f, Ref r, int k)
         }
 }
 
+/* The token (of B*T) that a row of n columns belongs to; shape's last two axes are
+ * heads and their elements. */
+static const char *token(F *f, const Type *shape, int64_t n)
+{
+        Type lead = *shape;
+        Dim stride[MAX_RANK] = { 0 };
+        Index ix;
+        int64_t keep = f->align;
+        lead.rank -= 2;
+        plain_strides(&lead, stride);
+        index_of(f, shape, stride, 0, n, &ix);
+        f->align = keep;
+        return ix.row[0] ? fmt(f, "%s", ix.row + 3) : "0";
+}
+
 /* rope: a pair of lanes at once. */
 static void rope_lines(F *f, int depth, Ref r, int k)
 {
@@ -677,7 +692,7 @@ static void rope_lines(F *f, int depth, Ref r, int k)
         int d = f->dom_of[r] - 1;
         int64_t D = n->type.dim[n->type.rank - 1].n, rot = n->a.rope.dims ? n->a.rope.dims : D;
         const char *col = f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k);
-        const char *pos = position(f, "row");
+        const char *pos = position(f, token(f, &n->type, f->dom[d].n));
         Access acc;
         access_of(f->g, f->e->place, n->in[1], &acc);
         const char *freq = member(f, arg_of(f->e, f->a, acc.base, false));
@@ -710,19 +725,16 @@ static void store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 *ptr = member(f, arg_grad(f->e, f->a, n->in[0]));
                 *dt = DT_F32;
         } else if (n->op == OP_APPEND) {
-                const Type *s = &NODE(g, n->in[0])->type;
-                int64_t cols = s->dim[2].n * s->dim[3].n;
-                int64_t m = cols | 8;
-                const char *T = dimc(f, DIM_SYM(SYM_T)), *S = dimc(f, s->dim[1]);
+                const Type *s = &NODE(g, n->in[0])->type, *t = &NODE(g, n->in[1])->type;
+                int64_t cols = s->dim[2].n * s->dim[3].n, m = cols | 8;
+                const char *T = dimc(f, DIM_SYM(SYM_T)), *S = dimc(f, s->dim[1]), *tok = token(f, t, f->dom[d].n);
+                Dim stride[MAX_RANK] = { [2] = s->dim[3], [3] = DIM(1) };       /* within a token; its place is the cache's */
                 m &= -m;
                 f->align = m < f->align ? m : f->align;
-                if (strcmp(T, "1"))
-                        snprintf(ix->row, sizeof ix->row, " + ((long)(row / %s) * %s + %s) * %lld", T, S, position(f, "row"), (long long)cols);
-                else
-                        snprintf(ix->row, sizeof ix->row, " + ((long)row * %s + %s) * %lld", S, position(f, "row"), (long long)cols);
-                strcpy(ix->col, "\2");
-                ix->vector = true;
-                ix->scalar = false;
+                index_of(f, t, stride, 0, f->dom[d].n, ix);
+                const char *seq = strcmp(T, "1") ? fmt(f, "(%s) / %s", tok, T) : fmt(f, "(%s)", tok);
+                const char *place = fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", seq, S, position(f, tok), (long long)cols, ix->row);
+                snprintf(ix->row, sizeof ix->row, "%s", place);
                 *ptr = member(f, arg_of(f->e, f->a, n->in[0], true));
                 *dt = s->dt;
         } else {

@@ -2,7 +2,7 @@
  *
  * The logits of a chunk are computed into a scratch matrix, turned into loss and,
  * for training, in place into their gradient; from it come the chunk's rows of dx
- * and its share of dw.  The scratch is CHUNK_BYTES at most, whatever the batch: logits
+ * and its share of dw.  The scratch is CHUNK_CUDA or CHUNK_CPU bytes at most, whatever the batch: logits
  * never stand whole in memory.
  *
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 128 << 20 };
+/* The GPU needs rows enough for all multiprocessors in the product with K = V; the CPU needs cache. */
+enum { CHUNK_CUDA = 512 << 20, CHUNK_CPU = 64 << 20 };
 
 typedef struct Loss {
         Emit *e;
@@ -280,10 +281,16 @@ void gen_loss(Emit *e, const Group *gr)
         l.C = wt->dim[1].n;
         l.dt = NODE(e->g, xa.base)->type.dt;
         l.ld = (l.V + 7) / 8 * 8;
-        int64_t chunk = CHUNK_BYTES / (l.ld * dt_size[l.dt]);
+        int64_t chunk = (is_cuda(e) ? CHUNK_CUDA : CHUNK_CPU) / (l.ld * dt_size[l.dt]);
         chunk = chunk < 128 ? 128 : chunk / 128 * 128;
         if (chunk > l.rows)
                 chunk = l.rows;
+        /* equal chunks, if a count near the least divides the rows: their kernels are then one */
+        for (int64_t k = (l.rows + chunk - 1) / chunk, end = k * 2; k <= end; k++)
+                if (l.rows % k == 0 && (l.rows / k) % 128 == 0) {
+                        chunk = l.rows / k;
+                        break;
+                }
         l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
         l.lse = work_new(e, DIM(l.rows), 4);
         for (l.r0 = 0; l.r0 < l.rows; l.r0 += chunk) {

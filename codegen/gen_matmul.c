@@ -25,7 +25,8 @@ static double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t 
 {
         int64_t n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch * splits, most = (n + SMS - 1) / SMS;
         double tail = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 + tail);
+        double alone = most < t->min_blocks ? 1.1 : 1;          /* waits that another block would fill */
+        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + tail);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
                 us += 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 2.5e6);

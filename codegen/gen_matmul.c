@@ -29,7 +29,7 @@ static double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t 
         double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + tail);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
-                us += 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 2.5e6);
+                us += 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 1.5e6);
         return us;
 }
 

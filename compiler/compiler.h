@@ -21,7 +21,7 @@ typedef struct MapLine {
 
 typedef struct Model {
         Arena      *arena;
-        Graph      *graph;              /* forward: inputs ids, targets; outputs logits, loss [, aux_loss] */
+        Graph      *graph;              /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce] */
         const char *name;
         MapLine    *map;
         int         n_map, cap_map;

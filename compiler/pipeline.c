@@ -311,8 +311,8 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
                 if (!loss || !has_input(g, "targets"))
                         error_at((Loc){ m->name, 0, 0 }, "the model returns no loss (or has no input `targets`), so it cannot be trained; compile with --mode infer");
                 Sizes z = { { o->batch, block, 0 } };
-                s[n++] = (Spec){ "step", STEP, o->batch, block, z, { "loss", "aux_loss" } };
-                s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss" } };
+                s[n++] = (Spec){ "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+                s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
         }
         if (o->infer) {
                 /* a plan that trains as well samples one sequence at a time: fewer kernels to build */

@@ -32,13 +32,14 @@ function b.inputs()
         return input("ids", { B, T }), input("targets", { B, T })
 end
 
--- Mean cross-entropy over the targets that count.  aux, a scalar, joins with weight coef.
+-- Mean cross-entropy over the targets that count.  aux, a scalar, joins with weight coef;
+-- ce is what gets reported as the loss then.
 function b.outputs(logits, targets, aux, coef)
         local each = logits:ce(targets):as "loss.token"
         local total = each:reshape { B * T }:as "loss.flat":sum():as "loss.sum"
         local ce = (total:reshape {}:as "loss.total" * inv_tokens()):as(aux and "loss.ce" or "loss")
         if not aux then return { logits = logits, loss = ce } end
-        return { logits = logits, loss = (ce + (aux * coef):as "loss.aux"):as "loss", aux_loss = aux }
+        return { logits = logits, loss = (ce + (aux * coef):as "loss.aux"):as "loss", aux_loss = aux, ce = ce }
 end
 
 -- Linear layers, embeddings, norms ----------------------------------------------

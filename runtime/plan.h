@@ -62,7 +62,7 @@
  * nll (f32 B*T), grad_norm (f32 1), bad (i32 1: the update was skipped).
  * ids and next may be one buffer; else the runtime copies next to ids between
  * decode steps.  The decode program moves pos on the device; prefill and score
- * leave it to the host.  loss and aux_loss are means over the call's own counted
+ * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
  * targets, not yet weighted by rt->share, gradients are.  history has B rows of
  * cap elements, position p at p % cap.  bad is cleared before update runs.
  *

@@ -97,7 +97,7 @@ typedef struct TrainStep {
 } TrainStep;
 
 typedef struct TrainResult {
-        double loss;                    /* nats per counted token */
+        double loss;                    /* cross-entropy, nats per counted token */
         double aux_loss;
         double grad_norm;               /* before clipping */
         bool   bad;                     /* non-finite gradient: the update was skipped */

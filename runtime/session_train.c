@@ -1,7 +1,9 @@
 /* session_train.c: optimiser steps, and the loss of a batch.
  *
  * `loss` of a micro-step is the mean over its own counted targets; the step's is
- * their mean weighted by share, so that four micro-batches equal one batch.  Two
+ * their mean weighted by share, so that four micro-batches equal one batch.  It is
+ * the cross-entropy alone where the model tells it (`ce`) beside an objective
+ * that has more terms: runs and validations with and without them compare.  Two
  * steps may be under way: the host queues the next one before it reads the
  * numbers of the last, so that a GPU with short steps never waits for it. */
 #include <math.h>
@@ -45,6 +47,11 @@ static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool
         return code ? code : dev_fetch(s->d, slot, mem, 4, e);
 }
 
+static const char *loss_io(const Session *s, const char *prog)
+{
+        return prog_io(program_find(&s->p, prog), "ce") ? "ce" : "loss";
+}
+
 static int take_float(Session *s, int slot, bool present, float *x, Err *e)
 {
         *x = 0;
@@ -85,7 +92,7 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt_changed = true;
         if ((code = write_batch(s, "step", in->ids + m * n, in->targets + m * n, n, e))
             || (code = session_run(s, "step", in->B, in->T, e))
-            || (code = fetch_io(s, "step", "loss", slot, &f->has_loss, e)))
+            || (code = fetch_io(s, "step", loss_io(s, "step"), slot, &f->has_loss, e)))
                 return code;
         return fetch_io(s, "step", "aux_loss", slot + 1, &f->has_aux, e);
 }
@@ -203,7 +210,7 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
         s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
         s->rt_changed = true;
         if ((code = write_batch(s, "eval", ids, targets, n, e)) || (code = session_run(s, "eval", B, T, e))
-            || (code = session_read(s, "eval", "loss", &x, sizeof x, e)))
+            || (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 return code;
         *loss = x;
         return TGC_OK;

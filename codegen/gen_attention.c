@@ -97,8 +97,11 @@ static Att att_of(Emit *e, const Group *gr)
         return t;
 }
 
-/* The description of the problem, and the operands. */
-static void describe(Att *t, Build *b)
+/* The description of the problem, and the operands.  C gets a function that returns
+ * it, called inside the loop: a struct from outside a parallel region would reach
+ * the task as run-time values, and every case of it would be compiled.  lse: its
+ * C text, for C alone. */
+static void describe(Att *t, Build *b, const char *lse)
 {
         Emit *e = t->e;
         const Attr *a = &t->n->a;
@@ -132,11 +135,13 @@ static void describe(Att *t, Build *b)
                            v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb, mt, slopes);
         } else {
                 const char *y = ty(t->dt);
-                build_line(b, "const Attention att = { .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, .k = { %s, %s, %s, %s, %s },", (long long)t->H,
-                           (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b, k.t, k.h);
-                build_line(b, "        .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, .cached = %d, .window = %lld,", v.arg, y, v.b, v.t, v.h,
-                           real(e, a->att.scale), real(e, a->att.softcap), (long long)a->att.causal, t->cached, (long long)a->att.window);
-                build_line(b, "        .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id = %lldu,", slopes, mask, mb, mt, real(e, a->att.p), (long long)a->att.id);
+                text_add(&b->decl, "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
+                text_add(&b->decl, "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, .k = { %s, %s, %s, %s, %s },\n",
+                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b, k.t, k.h);
+                text_add(&b->decl, "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, .cached = %d, .window = %lld,\n",
+                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap), (long long)a->att.causal, t->cached, (long long)a->att.window);
+                text_add(&b->decl, "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id = %lldu, .lse = %s };\n}\n\n",
+                         slopes, mask, mb, mt, real(e, a->att.p), (long long)a->att.id, lse);
         }
 }
 
@@ -162,6 +167,15 @@ static const char *tile_text(Emit *e, int r)
         return arena_fmt(e->tmp, "AttTile<%d, %d, %d, %d, %d>", a->bm, a->bn, a->sub, a->cols, a->threads);
 }
 
+/* The descriptions are made inside the loop, see describe. */
+static void cpu_loop(Build *b, const char *tiles, const char *heads, const char *task)
+{
+        Arena *a = b->e->tmp;
+        build_line(b, "const Attention whole = \1_att(a, B, T);");
+        build_cpu_loop(b, arena_fmt(a, "%s(&whole, rt)", tiles), b->flops,
+                       arena_fmt(a, "{ const Attention att = \1_att(a, B, T); %s%s }", heads, task));
+}
+
 static void forward(Emit *e, const Group *gr)
 {
         Att t = att_of(e, gr);
@@ -170,13 +184,11 @@ static void forward(Emit *e, const Group *gr)
         const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
         Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention", few ? "attention_decode" : "attention");
-        describe(&t, &b);
+        describe(&t, &b, is_cuda(e) || !lse ? "NULL" : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
         if (!is_cuda(e)) {
                 build_functor(&b, &gr->tail[0], "tail");
-                const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "NULL";
-                build_line(&b, "        .lse = %s };", l);
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                build_cpu_loop(&b, "attention_tiles(&att, rt)", b.flops, "attention_task(&att, rt, tile, &a, \1_tail);");
+                cpu_loop(&b, "attention_tiles", "", "attention_task(&att, rt, tile, &a, \1_tail);");
                 build_end(&b, "1");
                 return;
         }
@@ -207,7 +219,7 @@ static void forward(Emit *e, const Group *gr)
                 build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, a.%s, B, T, rt, tile, smem, tail);", type, w);
                 build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(t.K * ((per + r - 1) / r) * splits)));
                 Build c = build_start(e, gr, "attention_decode", "attention_combine");
-                describe(&t, &c);
+                describe(&t, &c, NULL);
                 text_free(&c.body);
                 c.args.n = 0;
                 w = arg_work(e, &c.args, work, "float", "parts");
@@ -250,18 +262,18 @@ static void backward(Emit *e, const Group *gr)
         if (!is_cuda(e)) {
                 for (int kv = 0; kv < 2; kv++) {
                         Build b = build_start(e, gr, "attention", kv ? "attention_grad_kv" : "attention_grad_q");
-                        describe(&t, &b);
+                        describe(&t, &b, arena_fmt(e->tmp, "(float *)%s", plain_arg(e, &b, t.n->in[4])));
                         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
-                        build_line(&b, "        .lse = (float *)%s };", plain_arg(e, &b, t.n->in[4]));
                         b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = att_bytes(&t, 3, 3);
-                        build_line(&b, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s };", o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
+                        const char *heads = arena_fmt(e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ", o.arg, ty(o.dt),
+                                                      o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
                         if (kv) {
                                 build_functor(&b, &gr->tail[1], "tail_k");
                                 build_functor(&b, &gr->tail[2], "tail_v");
-                                build_cpu_loop(&b, "attention_grad_kv_tiles(&att, rt)", b.flops, "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
+                                cpu_loop(&b, "attention_grad_kv_tiles", heads, "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
                         } else {
                                 build_functor(&b, &gr->tail[0], "tail");
-                                build_cpu_loop(&b, "attention_grad_q_tiles(&att, rt)", b.flops, "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
+                                cpu_loop(&b, "attention_grad_q_tiles", heads, "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
                         }
                         build_end(&b, "1");
                 }
@@ -270,7 +282,7 @@ static void backward(Emit *e, const Group *gr)
         Dim all = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(t.H));
         int work = work_new(e, all, 4);
         Build b = build_start(e, gr, "attention_grad", "attention_delta");
-        describe(&t, &b);
+        describe(&t, &b, NULL);
         text_free(&b.body);
         b.args.n = 0;
         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
@@ -284,7 +296,7 @@ static void backward(Emit *e, const Group *gr)
                 if (r < 0)
                         error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
                 b = build_start(e, gr, "attention_grad", kv ? "attention_grad_kv" : "attention_grad_q");
-                describe(&t, &b);
+                describe(&t, &b, NULL);
                 d = operand(e, &b, t.n->in[5]);
                 const char *lse = plain_arg(e, &b, t.n->in[4]);
                 w = arg_work(e, &b.args, work, "float", "delta");

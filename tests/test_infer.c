@@ -1,0 +1,135 @@
+/* test_infer.c: families of checkpoints against the logits and tokens that PyTorch gave, on the CPU.
+ *
+ * The logits are sums of up to 160 products in float32, taken in another order: 1e-4 is some
+ * ten times what was seen.  A greedy token is owed where the best leads by more than 1e-3. */
+#include "e2e/infer/run.h"
+
+enum { N_PROMPT = 40, N_START = 16, N_GREEDY = 48, VOCAB = 320, CHUNK = 16 };
+
+typedef struct Family {
+        char  dir[256];
+        int   prompt[N_PROMPT], greedy[N_GREEDY];
+        double margin[N_GREEDY - N_START];
+        Npy   want;
+} Family;
+
+static Family family_read(const char *name)
+{
+        Family f;
+        char path[400];
+        Err e = { 0 };
+        snprintf(f.dir, sizeof f.dir, DATA "families/%s", name);
+        need(f.dir);
+        snprintf(path, sizeof path, "%s/expected.json", f.dir);
+        char *text = text_of(path);
+        CHECK(integers(text, "prompt_ids", f.prompt, N_PROMPT) == N_PROMPT);
+        CHECK(integers(text, "greedy_ids", f.greedy, N_GREEDY) == N_GREEDY);
+        CHECK(numbers(text, "margins", f.margin, N_GREEDY - N_START) == N_GREEDY - N_START);
+        free(text);
+        snprintf(path, sizeof path, "%s/expected_logits.npy", f.dir);
+        must(npy_open(&f.want, path, &e), &e);
+        CHECK(f.want.count == N_PROMPT * VOCAB && f.want.dtype == CK_F32);
+        return f;
+}
+
+static void check_score(Trial *r, const Family *f, double tolerance, const char *what)
+{
+        float *l = run_score(r, f->prompt, N_PROMPT, NULL);
+        double scale = tolerance < 1e-3 ? 1 : largest(f->want.u.f32, N_PROMPT * VOCAB);
+        double d = worst(l, f->want.u.f32, N_PROMPT * VOCAB) / scale;
+        free(l);
+        NOTE("%s %s: score %.2e", f->dir, what, d);
+        CHECK_MSG(d <= tolerance, "%s %s: logits differ by %.3g, allowed %g", f->dir, what, d, tolerance);
+}
+
+/* Prompts of every length, and the logits of the one decode step that follows. */
+static void check_prompts(Trial *r, const Family *f)
+{
+        float got[VOCAB];
+        double most = 0;
+        for (int n = 1; n <= N_PROMPT; n++) {
+                int next;
+                run_prefill(r, f->prompt, 1, n);
+                run_greedy(r, 1, &next);
+                run_logits(r, "decode", 1, got);
+                double d = worst(got, f->want.u.f32 + (size_t)(n - 1) * VOCAB, VOCAB);
+                CHECK_MSG(d <= 1e-4, "%s: after a prompt of %d tokens logits differ by %.3g", f->dir, n, d);
+                most = d > most ? d : most;
+        }
+        NOTE("%s: prompts of 1 to %d tokens %.2e", f->dir, N_PROMPT, most);
+}
+
+/* Decoding one by one follows the reference's path, and its logits are those of one whole pass. */
+static void check_decode(Trial *r, const Family *f)
+{
+        float *whole = run_score(r, f->greedy, N_GREEDY, NULL), got[VOCAB];
+        double most = 0;
+        run_prefill(r, f->greedy, 1, N_START);
+        for (int i = 0; i < N_GREEDY - N_START; i++) {
+                int next;
+                run_greedy(r, 1, &next);
+                run_logits(r, "decode", 1, got);
+                double d = worst(got, whole + (size_t)(N_START + i - 1) * VOCAB, VOCAB);
+                CHECK_MSG(d <= 1e-4, "%s: step %d: cached logits differ from a whole pass by %.3g", f->dir, i, d);
+                most = d > most ? d : most;
+                if (f->margin[i] <= 1e-3)
+                        break;
+                CHECK_MSG(next == f->greedy[N_START + i], "%s: token %d is %d, not %d (margin %g)", f->dir, i, next,
+                          f->greedy[N_START + i], f->margin[i]);
+        }
+        free(whole);
+        NOTE("%s: cache against whole pass %.2e", f->dir, most);
+}
+
+static BuildOptions options(const Family *f, const char *dtype, int opt)
+{
+        return (BuildOptions){ .kind = MODEL_HF, .model = f->dir, .dtype = dtype, .opt = opt, .batch = 1, .chunk = CHUNK };
+}
+
+static void check_family(const char *name)
+{
+        Family f = family_read(name);
+        Trial r;
+        run_open(&r, options(&f, "f32", 3), f.dir);
+        check_score(&r, &f, 1e-4, "f32");
+        check_prompts(&r, &f);
+        check_decode(&r, &f);
+        run_end(&r);
+        npy_close(&f.want);
+}
+
+static void check_variant(const char *name, const char *dtype, int opt, double tolerance)
+{
+        Family f = family_read(name);
+        char what[32];
+        Trial r;
+        snprintf(what, sizeof what, "%s -O%d", dtype, opt);
+        run_open(&r, options(&f, dtype, opt), f.dir);
+        check_score(&r, &f, tolerance, what);
+        run_end(&r);
+        npy_close(&f.want);
+}
+
+/* Storage of 8 or 11 bits of precision moves logits by a few hundredths of the largest. */
+#define FAMILY(name) \
+        TEST(name) { check_family(#name); } \
+        TEST(name##_O0) { check_variant(#name, "f32", 0, 1e-4); } \
+        TEST(name##_bf16) { check_variant(#name, "bf16", 3, 5e-2); } \
+        TEST(name##_f16) { check_variant(#name, "f16", 3, 5e-2); }
+
+FAMILY(gpt2)
+FAMILY(llama)
+FAMILY(llama_tied_bias)
+FAMILY(llama31)
+FAMILY(mistral)
+FAMILY(mixtral)
+FAMILY(qwen2)
+FAMILY(qwen3)
+FAMILY(qwen3_moe)
+FAMILY(phi3)
+FAMILY(gemma2)
+FAMILY(gpt_neox)
+FAMILY(falcon)
+FAMILY(mpt)
+
+TEST_MAIN

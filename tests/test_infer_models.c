@@ -1,0 +1,197 @@
+/* test_infer_models.c: two trained models against what llama2.c's run.c gave, on the CPU, through
+ * the library and through the command line. */
+#include <math.h>
+#include "e2e/infer/run.h"
+
+#define EXPECTED DATA "expected/"
+#define TS DATA "models/tinystories656k"
+#define STORIES DATA "models/stories260K/stories260K.bin"
+
+enum { MOST = 512 };
+
+typedef struct Model { ModelKind kind; const char *path, *ids, *logits, *nll_ids; int rows; double nll; } Model;
+
+static const Model ts = { MODEL_HF, TS, EXPECTED "ts656k_p0_ids.txt", EXPECTED "ts656k_p0_logits16.f32",
+                          EXPECTED "ts656k_nll_sample_ids.txt", 16, 2.781337 };
+static const Model stories = { MODEL_LLAMA2C, STORIES, EXPECTED "stories260K_once_ids.txt",
+                               EXPECTED "stories260K_bos_logits32.f32", EXPECTED "stories260K_nll_sample_ids.txt", 32,
+                               1.238555 };
+
+static void open_model(Trial *r, const Model *m, int batch)
+{
+        need(m->path);
+        run_open(r, (BuildOptions){ .kind = m->kind, .model = m->path, .opt = 3, .batch = batch }, m->path);
+}
+
+static int ids_file(const char *path, int *ids)
+{
+        char *text = text_of(path);
+        int n = integers(text, NULL, ids, MOST);
+        free(text);
+        CHECK_MSG(n > 16, "%s: %d ids", path, n);
+        return n;
+}
+
+static int best(const float *row, int n)
+{
+        int k = 0;
+        for (int i = 1; i < n; i++)
+                k = row[i] > row[k] ? i : k;
+        return k;
+}
+
+/* Logits, the loss of a text, and the greedy path: decoded with the cache from prompts of several
+ * lengths, and as the best of each row of one pass without decoding. */
+static void check_model(const Model *m)
+{
+        int ids[MOST], text[MOST], got[MOST], n = ids_file(m->ids, ids), k = ids_file(m->nll_ids, text);
+        double nll[MOST], sum = 0;
+        Trial r;
+        open_model(&r, m, 1);
+        float *want = floats_of(m->logits, (size_t)m->rows * r.vocab), *l = run_score(&r, ids, n, NULL);
+        double d = worst(l, want, (size_t)m->rows * r.vocab);
+        NOTE("%s: logits %.2e", m->path, d);
+        CHECK_MSG(d <= 1e-4, "logits differ by %.3g", d);
+        for (int i = 4; i + 1 < n; i++)
+                CHECK_MSG(best(l + (size_t)i * r.vocab, r.vocab) == ids[i + 1], "without the cache token %d is another", i + 1);
+        for (int from = 6; from < n; from += 83) {
+                run_prefill(&r, ids, 1, from);
+                run_greedy(&r, n - from, got);
+                for (int i = 0; i < n - from; i++)
+                        CHECK_MSG(got[i] == ids[from + i], "after %d tokens: token %d is %d, not %d", from, from + i,
+                                  got[i], ids[from + i]);
+        }
+        free(run_score(&r, text, k, nll));
+        for (int i = 0; i < k - 1; i++)
+                sum += nll[i];
+        NOTE("%s: %.6f nats per token over %d", m->path, sum / (k - 1), k - 1);
+        CHECK_MSG(fabs(sum / (k - 1) - m->nll) < 2e-6, "%.6f nats per token, not %.6f", sum / (k - 1), m->nll);
+        free(want);
+        free(l);
+        run_end(&r);
+}
+
+TEST(tinystories656k) { check_model(&ts); }
+TEST(stories260K) { check_model(&stories); }
+
+/* Two sequences at once get what each gets alone. */
+TEST(tinystories656k_batch_2)
+{
+        enum { N = 60, P = 12 };
+        int ids[MOST], other[MOST], prompt[2 * P], got[2 * N], alone[N];
+        Trial r;
+        need(TS);
+        ids_file(ts.ids, ids);
+        ids_file(ts.nll_ids, other);
+        open_model(&r, &ts, 2);
+        run_prefill(&r, other, 1, P);
+        run_greedy(&r, N, alone);
+        memcpy(prompt, ids, P * sizeof *ids);
+        memcpy(prompt + P, other, P * sizeof *other);
+        run_prefill(&r, prompt, 2, P);
+        run_greedy(&r, N, got);
+        for (int i = 0; i < N; i++) {
+                CHECK_MSG(got[2 * i] == ids[P + i], "first sequence, step %d: %d, not %d", i, got[2 * i], ids[P + i]);
+                CHECK_MSG(got[2 * i + 1] == alone[i], "second sequence, step %d: %d, alone %d", i, got[2 * i + 1], alone[i]);
+        }
+        run_end(&r);
+}
+
+/* ---- the command line ---- */
+
+/* Standard output of the tool; caller frees.  args are ours: no quoting is needed but what they have. */
+static char *tool(const char *args)
+{
+        const char *tgc = getenv("TGC");
+        char command[2048];
+        snprintf(command, sizeof command, "%s %s", tgc ? tgc : "build/tgc", args);
+        FILE *f = popen(command, "r");
+        CHECK(f);
+        char *out = calloc(1, 1 << 16);
+        size_t n = fread(out, 1, (1 << 16) - 1, f);
+        out[n] = 0;
+        int status = pclose(f);
+        CHECK_MSG(status == 0, "%s: status %d", command, status);
+        return out;
+}
+
+static void same_text(const char *args, const char *path)
+{
+        need(path);
+        char *got = tool(args), *want = text_of(path);
+        for (char *s = got + strlen(got); s > got && s[-1] == '\n'; )
+                *--s = 0;
+        for (char *s = want + strlen(want); s > want && s[-1] == '\n'; )
+                *--s = 0;
+        CHECK_MSG(!strcmp(got, want), "%s gives\n%s\nnot\n%s", args, got, want);
+        free(got);
+        free(want);
+}
+
+TEST(run_stories260K_prompt)
+{
+        same_text("run " STORIES " --device cpu -t 1 -q --temp 0 -n 252 -p 'Once upon a time'",
+                  EXPECTED "stories260K_once_n256.txt");
+}
+
+TEST(run_stories260K_no_prompt)
+{
+        same_text("run " STORIES " --device cpu -t 1 -q --temp 0 -n 200", EXPECTED "stories260K_test_all_n200.txt");
+}
+
+TEST(run_tinystories656k_ids)
+{
+        need(TS);
+        int want[MOST], got[MOST], n = ids_file(ts.ids, want);
+        char *text = tool("run " TS " --device cpu -t 1 -q --temp 0 --print-ids -p 'Once upon a time' -n 134");
+        CHECK_MSG(integers(text, NULL, got, MOST) == n, "%d ids: %s", n, text);
+        for (int i = 0; i < n; i++)
+                CHECK_MSG(got[i] == want[i], "id %d is %d, not %d", i, got[i], want[i]);
+        free(text);
+}
+
+TEST(eval_tinystories656k)
+{
+        Err e = { 0 };
+        Npy a;
+        need(TS);
+        char *text = tool("eval " TS " --device cpu -t 1 -q --data " EXPECTED "nll_sample_text.txt");
+        CHECK_MSG(!strncmp(text, "2.781337 ", 9) && strstr(text, "157 tokens"), "%s", text);
+        free(text);
+        free(tool("eval " TS " --device cpu -t 1 -q --ids " EXPECTED "ts656k_p0_ids.txt --logits build/infer_logits.npy"));
+        must(npy_open(&a, "build/infer_logits.npy", &e), &e);
+        float *want = floats_of(ts.logits, 16 * 2048);
+        CHECK(a.rank == 2 && a.dim[0] == 140 && a.dim[1] == 2048);
+        CHECK(worst(a.u.f32, want, 16 * 2048) <= 1e-4);
+        npy_close(&a);
+        remove("build/infer_logits.npy");
+        free(want);
+}
+
+/* ---- the same bytes ---- */
+
+static void same_bytes(const char *a, const char *b)
+{
+        FileMap x, y;
+        Err e = { 0 };
+        must(file_map(&x, a, &e), &e);
+        must(file_map(&y, b, &e), &e);
+        CHECK_MSG(x.size == y.size && !memcmp(x.data, y.data, x.size), "%s and %s differ", a, b);
+        file_unmap(&x);
+        file_unmap(&y);
+}
+
+TEST(plan_bytes)
+{
+        free(tool("compile tests/e2e/infer/small.lua -q --target cpu -o build/infer_a.plan"));
+        free(tool("compile tests/e2e/infer/small.lua -q --target cpu -o build/infer_b.plan"));
+        same_bytes("build/infer_a.plan", "build/infer_b.plan");
+        free(tool("dump tests/e2e/infer/small.lua --graph --json > build/infer.json"));
+        free(tool("compile build/infer.json -q --target cpu -o build/infer_b.plan"));
+        same_bytes("build/infer_a.plan", "build/infer_b.plan");
+        remove("build/infer_a.plan");
+        remove("build/infer_b.plan");
+        remove("build/infer.json");
+}
+
+TEST_MAIN

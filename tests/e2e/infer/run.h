@@ -170,7 +170,8 @@ static inline int integers(const char *text, const char *key, int *to, int cap)
         return n;
 }
 
-static inline char *text_of(const char *path)
+/* Not inline: gcc 12 then takes the result for a pointer to s. */
+static __attribute__((noinline, unused)) char *text_of(const char *path)
 {
         Err e = { 0 };
         char *s;

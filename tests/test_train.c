@@ -1,0 +1,339 @@
+/* test_train.c: training through the command line, from checkpoint to checkpoint.
+ *
+ * Against PyTorch: the first gradient, the losses and norms of a hundred steps and the
+ * final weights of four small models; tests/e2e/train/README.md has the commands.
+ * Beyond it: interruptions, threads, dropout and accumulation.
+ *
+ * With TGC_LONG=1 the same runs unfused (-O0) and on the emulated GPU too. */
+#include "e2e/train/run.h"
+
+#define JOBS DATA "training/"
+
+typedef struct Job {
+        const char *name, *model, *init, *final;        /* files below JOBS/name */
+        const char *define;
+        int    B, T, n_micro;
+        double weight_decay;
+        bool   stacked;                 /* the gradient file has the experts of a layer in one tensor */
+} Job;
+
+static const Job job[] = {
+        { "naive_postnorm", "models/naive_gpt.lua", "init.safetensors", "final.safetensors",
+          "-D vocab=65 -D ctx=32 -D n_layer=2 -D n_embd=64 -D dropout=0", 8, 32, 1, 0.01, false },
+        { "gpt2", JOBS "gpt2/init", "init", "final", "", 8, 48, 1, 0.1, false },
+        { "llama_accum2", JOBS "llama_accum2/init", "init", "final", "", 4, 48, 2, 0.1, false },
+        { "mixtral_aux", JOBS "mixtral_aux/init", "init", "final", "-D aux_coef=0.01", 8, 32, 1, 0.1, true },
+};
+enum { NAIVE, GPT2, LLAMA, MIXTRAL, STEPS = 100 };
+
+static void need_long(void)
+{
+        if (!getenv("TGC_LONG"))
+                SKIP("TGC_LONG is not set");
+}
+
+/* The job's plan, made once. */
+static const char *plan_of(const Job *j, const char *device, int opt)
+{
+        char name[80];
+        snprintf(name, sizeof name, "%s.%s.O%d.plan", j->name, device, opt);
+        const char *path = in_scratch(name);
+        if (!file_exists(path))
+                tgc(0, "compile %s %s -o %s --mode train -O %d -b %d --block-size %d --tokenizer char:" TEXT "%s -q", j->model,
+                    j->define, path, opt, j->B, j->T, strcmp(device, "cpu") ? " --target cuda" : " --target cpu");
+        return path;
+}
+
+/* ---- against PyTorch ---- */
+
+static void check_curve(const Job *j, const char *csv, int steps)
+{
+        static Row got[STEPS], want[STEPS];
+        char path[300];
+        snprintf(path, sizeof path, JOBS "%s/loss.csv", j->name);
+        CHECK(read_csv(path, want, steps) == steps);
+        int n = read_csv(csv, got, STEPS);
+        CHECK_MSG(n == steps, "%s: %d lines, not %d", csv, n, steps);
+        for (int i = 0; i < steps; i++) {
+                const Row *a = &got[i], *b = &want[i];
+                CHECK_MSG(a->step == i && fabs(a->lr - b->lr) <= 1e-9 * b->lr, "%s: step %g, lr %.9g, not %.9g", j->name, a->step,
+                          a->lr, b->lr);
+                /* two orders of adding float32: 1e-6 was seen */
+                CHECK_MSG(fabs(a->loss - b->loss) <= 2e-5 && fabs(a->aux_loss - b->aux_loss) <= 2e-5
+                          && fabs(a->grad_norm - b->grad_norm) <= 2e-5 * b->grad_norm,
+                          "%s: step %d: loss %.7f, aux_loss %.7f, norm %.7f; PyTorch has %.7f, %.7f, %.7f", j->name, i, a->loss,
+                          a->aux_loss, a->grad_norm, b->loss, b->aux_loss, b->grad_norm);
+        }
+}
+
+static const float *floats(const Checkpoint *ck, const char *name, size_t *n)
+{
+        const CkTensor *t = checkpoint_find(ck, name);
+        CHECK_MSG(t && t->dtype == CK_F32, "%s: no float32 tensor %s", checkpoint_path(ck), name);
+        *n = t->bytes / 4;
+        return t->data;
+}
+
+/* Where the reference keeps our tensor: mlp.experts.gate_up_proj (E, 2F, C) is w1 over
+ * w3 of each expert, down_proj (E, C, F) is w2. */
+static const float *in_stack(const Checkpoint *ck, const char *name, size_t n)
+{
+        char other[300];
+        const char *at = strstr(name, ".block_sparse_moe.");
+        int layer = (int)(at - name), expert, w;
+        size_t all;
+        const float *x;
+        if (sscanf(at, ".block_sparse_moe.experts.%d.w%d", &expert, &w) == 2) {
+                snprintf(other, sizeof other, "%.*s.mlp.experts.%s", layer, name, w == 2 ? "down_proj" : "gate_up_proj");
+                x = floats(ck, other, &all) + (size_t)expert * n * (w == 2 ? 1 : 2) + (w == 3 ? n : 0);
+                CHECK((size_t)expert * n * (w == 2 ? 1 : 2) + (w == 3 ? n : 0) + n <= all);
+                return x;
+        }
+        snprintf(other, sizeof other, "%.*s.mlp.%s", layer, name, at + strlen(".block_sparse_moe."));
+        x = floats(ck, other, &all);
+        CHECK(all == n);
+        return x;
+}
+
+/* Relative norms of every tensor, and of all together. */
+static void check_tensors(const char *ours, const char *theirs, bool stacked, double each, double all)
+{
+        Checkpoint *a = weights_of(ours), *b = weights_of(theirs);
+        Gap sum = { 0, 0 };
+        size_t counted = 0, owed = 0;
+        for (int i = 0; i < checkpoint_count(a); i++) {
+                const char *name = checkpoint_at(a, i)->name;
+                size_t n, m;
+                const float *x = floats(a, name, &n), *y;
+                if (stacked && strstr(name, ".block_sparse_moe.")) {
+                        y = in_stack(b, name, n);
+                } else {
+                        y = floats(b, name, &m);
+                        CHECK_MSG(m == n, "%s: %zu values, not %zu", name, n, m);
+                }
+                Gap g = gap(x, y, n);
+                CHECK_MSG(gap_of(g) <= each, "%s: %s is off by %.3g of its norm %.3g", ours, name, gap_of(g), sqrt(g.size));
+                sum.diff += g.diff;
+                sum.size += g.size;
+                counted += n;
+        }
+        for (int i = 0; i < checkpoint_count(b); i++)
+                owed += checkpoint_at(b, i)->bytes / 4;
+        CHECK_MSG(counted == owed, "%s has %zu values, %s %zu", ours, counted, theirs, owed);
+        CHECK_MSG(gap_of(sum) <= all, "%s is off by %.3g of its norm", ours, gap_of(sum));
+        checkpoint_close(a);
+        checkpoint_close(b);
+}
+
+static void repeat(const Job *j, const char *device, int opt, int steps)
+{
+        char dir[300], out[80];
+        snprintf(dir, sizeof dir, JOBS "%s", j->name);
+        need(dir);
+        const char *plan = plan_of(j, device, opt), *grads = in_scratch("grads.safetensors"), *csv = in_scratch("loss.csv");
+        snprintf(out, sizeof out, "%s.out", j->name);
+        const char *to = in_scratch(out);
+        tgc(0, "train %s --device %s -t 1 -q --data " TEXT " --init_from %s/%s --batch_offsets %s/starts.npy --max_iters %d "
+            "--learning_rate 1e-3 --warmup_iters 5 --weight_decay %g --grad_clip 1 --grads_out %s --log_csv %s -o %s", plan, device,
+            dir, j->init, dir, steps, j->weight_decay, grads, csv, to);
+        check_curve(j, csv, steps);
+        char a[400], b[400];
+        snprintf(b, sizeof b, "%s/grad_step0_clipped.safetensors", dir);
+        check_tensors(grads, b, j->stacked, 1e-5, 1e-5);
+        if (steps < STEPS)
+                return;
+        /* AdamW makes steps of the noise in what has no gradient (the key's bias): one part of a tensor may be off more */
+        snprintf(a, sizeof a, "%s/ckpt.safetensors", to);
+        snprintf(b, sizeof b, "%s/%s", dir, j->final);
+        check_tensors(a, b, false, 5e-3, 1e-4);
+}
+
+TEST(naive_postnorm_as_pytorch) { repeat(&job[NAIVE], "cpu", 3, STEPS); }
+TEST(gpt2_as_pytorch) { repeat(&job[GPT2], "cpu", 3, STEPS); }
+TEST(llama_accumulating_as_pytorch) { repeat(&job[LLAMA], "cpu", 3, STEPS); }
+TEST(mixtral_with_balance_loss_as_pytorch) { repeat(&job[MIXTRAL], "cpu", 3, STEPS); }
+
+TEST(unfused_as_pytorch)
+{
+        need_long();
+        for (int i = 0; i <= MIXTRAL; i++)
+                repeat(&job[i], "cpu", 0, STEPS);
+}
+
+TEST(emulated_as_pytorch)
+{
+        need_long();
+        for (int i = 0; i <= MIXTRAL; i++)
+                repeat(&job[i], "emulate", 3, 3);
+}
+
+/* ---- accumulation: the gradient of n micro-batches is the mean of theirs ---- */
+
+TEST(four_micro_batches_are_one_batch)
+{
+        const Job *j = &job[NAIVE];
+        enum { MICRO = 4, B = 8 };
+        int64_t at[MICRO * B];
+        char line[2000], one[80];
+        need(JOBS "naive_postnorm");
+        for (int i = 0; i < MICRO * B; i++)
+                at[i] = (int64_t)i * 31337 % 1000000;
+        const char *plan = plan_of(j, "cpu", 3);
+        snprintf(line, sizeof line, "train %s --device cpu -t 1 -q --data " TEXT " --init_from " JOBS "naive_postnorm/init.safetensors "
+                 "--grad_clip 0 -o %s", plan, in_scratch("accum"));
+        write_offsets(in_scratch("all.npy"), 1, MICRO, B, at);
+        tgc(0, "%s --batch_offsets %s --grads_out %s --log_csv %s", line, in_scratch("all.npy"), in_scratch("all.safetensors"),
+            in_scratch("all.csv"));
+        double loss = 0;
+        Row row;
+        Checkpoint *part[MICRO], *all = weights_of(in_scratch("all.safetensors"));
+        for (int m = 0; m < MICRO; m++) {
+                snprintf(one, sizeof one, "one%d.safetensors", m);
+                write_offsets(in_scratch("one.npy"), 1, 1, B, at + m * B);
+                tgc(0, "%s --batch_offsets %s --grads_out %s --log_csv %s", line, in_scratch("one.npy"), in_scratch(one),
+                    in_scratch("one.csv"));
+                CHECK(read_csv(in_scratch("one.csv"), &row, 1) == 1);
+                loss += row.loss / MICRO;
+                part[m] = weights_of(in_scratch(one));
+        }
+        CHECK(read_csv(in_scratch("all.csv"), &row, 1) == 1);
+        CHECK_MSG(fabs(row.loss - loss) < 2e-6, "the loss is %.8f, the mean of the parts %.8f", row.loss, loss);
+        for (int i = 0; i < checkpoint_count(all); i++) {
+                const CkTensor *t = checkpoint_at(all, i);
+                size_t n = t->bytes / 4;
+                const float *x = t->data;
+                Gap g = { 0, 0 };
+                for (size_t k = 0; k < n; k++) {
+                        double mean = 0;
+                        for (int m = 0; m < MICRO; m++)
+                                mean += ((const float *)checkpoint_at(part[m], i)->data)[k] / (double)MICRO;
+                        g.diff += (x[k] - mean) * (x[k] - mean);
+                        g.size += mean * mean;
+                }
+                CHECK_MSG(gap_of(g) <= 2e-6, "%s: off by %.3g of the mean's norm", t->name, gap_of(g));
+        }
+        for (int m = 0; m < MICRO; m++)
+                checkpoint_close(part[m]);
+        checkpoint_close(all);
+}
+
+/* ---- interruptions, threads: the same bytes, dropout and all ---- */
+
+static const Job dropping = {
+        .name = "dropout", .model = "models/naive_gpt.lua", .B = 4, .T = 24,
+        .define = "-D vocab=65 -D ctx=24 -D n_layer=1 -D n_embd=32 -D n_head=2 -D dropout=0.1"
+};
+static const char *const left[] = { "ckpt.safetensors", "state.safetensors", "model.plan", "log.csv" };
+enum { LONG_RUN = 600, CUT = 40 };
+
+static const char *train_line(const char *out, const char *more)
+{
+        static char line[2000];
+        need(TEXT);
+        const char *plan = plan_of(&dropping, "cpu", 3);
+        mkdir(in_scratch(out), 0777);
+        snprintf(line, sizeof line, "train %s --device cpu -q --data " TEXT " --warmup_iters 10 --eval_iters 2 --eval_interval 25 "
+                 "--log_csv %s/log.csv -o %s %s", plan, in_scratch(out), in_scratch(out), more);
+        return line;
+}
+
+static void check_same(const char *a, const char *b, const char *why)
+{
+        for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+                char x[600], y[600];
+                snprintf(x, sizeof x, "%s/%s", in_scratch(a), left[i]);
+                snprintf(y, sizeof y, "%s/%s", in_scratch(b), left[i]);
+                CHECK_MSG(same_bytes(x, y), "%s is not the same %s", left[i], why);
+        }
+}
+
+static int lines_of(const char *path)
+{
+        FILE *f = fopen(path, "r");
+        int n = 0, c;
+        while (f && (c = getc(f)) != EOF)
+                n += c == '\n';
+        if (f)
+                fclose(f);
+        return n;
+}
+
+TEST(an_interrupted_run_goes_on_to_the_same_bytes)
+{
+        char more[80], csv[600];
+        snprintf(more, sizeof more, "-t 1 --max_iters %d", LONG_RUN);
+        tgc(0, "%s", train_line("whole", more));
+        pid_t pid = begin(train_line("cut", more));
+        snprintf(csv, sizeof csv, "%s/log.csv", in_scratch("cut"));
+        for (int i = 0; i < 20000 && lines_of(csv) <= CUT; i++)
+                wait_ms(1);
+        kill(pid, SIGINT);
+        int code = finish(pid);
+        CHECK_MSG(code == 130, "exit code %d, not 130: %s", code, run_said);
+        int done = lines_of(csv) - 1;
+        CHECK_MSG(done >= CUT && done < LONG_RUN, "interrupted after %d steps", done);
+        snprintf(more, sizeof more, "-t 1 --resume --max_iters %d", LONG_RUN);
+        tgc(0, "%s", train_line("cut", more));
+        check_same("whole", "cut", "after an interruption");
+}
+
+TEST(two_threads_give_the_bytes_of_one)
+{
+        tgc(0, "%s", train_line("one", "-t 1 --max_iters 30"));
+        tgc(0, "%s", train_line("two", "-t 2 --max_iters 30"));
+        check_same("one", "two", "with two threads");
+        setenv("OMP_NUM_THREADS", "1", 1);
+        tgc(0, "%s", train_line("again", "--max_iters 30"));
+        check_same("one", "again", "the second time");
+        tgc(0, "%s", train_line("other", "-t 1 --max_iters 30 --seed 2"));
+        char a[600], b[600];
+        snprintf(a, sizeof a, "%s/ckpt.safetensors", in_scratch("one"));
+        snprintf(b, sizeof b, "%s/ckpt.safetensors", in_scratch("other"));
+        CHECK(!same_bytes(a, b));
+}
+
+/* Killed while it saves at every step: what is there is whole, and goes on. */
+TEST(a_killed_run_leaves_a_whole_state)
+{
+        char path[600];
+        for (int i = 0; i < 8; i++) {
+                pid_t pid = begin(train_line("killed", "-t 1 --max_iters 100000 --eval_interval 1 --eval_iters 1"));
+                snprintf(path, sizeof path, "%s/log.csv", in_scratch("killed"));
+                remove(path);
+                for (int k = 0; k < 20000 && lines_of(path) < 3; k++)
+                        wait_ms(1);
+                wait_ms(i * 3);
+                kill(pid, SIGKILL);
+                CHECK(finish(pid) == 1000 + SIGKILL);
+                for (int k = 0; k < 2; k++) {
+                        snprintf(path, sizeof path, "%s/%s", in_scratch("killed"), left[k]);
+                        checkpoint_close(weights_of(path));
+                }
+        }
+        tgc(0, "%s", train_line("killed", "-t 1 --resume --max_iters 60"));
+}
+
+TEST(a_gradient_that_is_not_finite_keeps_the_checkpoint)
+{
+        char state[600], kept[600], line[2100];
+        tgc(0, "%s", train_line("bad", "-t 1 --max_iters 25"));
+        snprintf(state, sizeof state, "%s/state.safetensors", in_scratch("bad"));
+        snprintf(kept, sizeof kept, "%s/kept", in_scratch("bad"));
+        CHECK(!link(state, kept));
+        snprintf(line, sizeof line, "%s", train_line("bad", "-t 1 --resume --max_iters 99 --learning_rate 1000 --min_lr 1000 --weight_decay 10"));
+        tgc(6, "%s", line);
+        CHECK(same_bytes(state, kept));
+}
+
+/* ---- */
+
+TEST(zz_clean_up)
+{
+        char line[300];
+        if (!*run_dir)
+                SKIP("nothing was made");
+        snprintf(line, sizeof line, "rm -rf '%s'", run_dir);
+        CHECK(!system(line));
+}
+
+TEST_MAIN

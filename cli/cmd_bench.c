@@ -11,17 +11,21 @@ typedef struct Bench {
         const Manifest *m;
         int         B;
         int        *ids;                /* enough for any call */
+        double      compile_s, open_s;  /* reading the model or plan; kernels and weights */
         cJSON      *json;               /* NULL: text */
 } Bench;
 
 static void report(Bench *b, const char *what, Times *t, int tokens, int B, int T)
 {
-        double mid = times_median(t), lo = t->v[0], hi = t->v[t->n - 1];
+        double mid = times_median(t), lo = t->v[0], hi = t->v[t->n - 1], sum = 0;
+        for (int i = 0; i < t->n; i++)
+                sum += t->v[i];
         if (b->json) {
                 cJSON *o = cJSON_AddObjectToObject(b->json, what);
                 cJSON_AddNumberToObject(o, "batch", B);
                 cJSON_AddNumberToObject(o, "tokens", T);
                 cJSON_AddNumberToObject(o, "median_ms", mid * 1e3);
+                cJSON_AddNumberToObject(o, "mean_ms", sum / t->n * 1e3);
                 cJSON_AddNumberToObject(o, "min_ms", lo * 1e3);
                 cJSON_AddNumberToObject(o, "max_ms", hi * 1e3);
                 cJSON_AddNumberToObject(o, "repetitions", t->n);
@@ -65,6 +69,8 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
         cJSON_AddStringToObject(o, "title", r->k->title ? r->k->title : "");
         cJSON_AddNumberToObject(o, "launches", r->n);
         cJSON_AddNumberToObject(o, "ms", r->ms);
+        cJSON_AddNumberToObject(o, "bytes", r->k->bytes);
+        cJSON_AddNumberToObject(o, "flops", r->k->flops);
         cJSON_AddNumberToObject(o, "gb_per_s", gb);
         cJSON_AddNumberToObject(o, "tflop_per_s", tf);
         cJSON_AddItemToArray(list, o);
@@ -178,6 +184,8 @@ static int bench_decode(Bench *b, Err *e)
         return code;
 }
 
+/* As tgc train does: a step is queued while the one before it runs.  A time is
+ * from the end of one step to the end of the next. */
 static int bench_train(Bench *b, Err *e)
 {
         const Prog *p = program_find(session_program(b->s), "step");
@@ -188,12 +196,20 @@ static int bench_train(Bench *b, Err *e)
                 return code;
         TrainStep in = { .B = p->B, .T = p->T, .n_micro = 1, .ids = b->ids, .targets = b->ids, .lr = 1e-5, .beta1 = 0.9,
                          .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 };
-        for (int i = 0; i < reps + WARM_UP && !code && !signal_seen(); i++) {
-                double t0 = clock_s();
+        double last = 0;
+        int end = reps + WARM_UP + 1;    /* the last one has nothing queued behind it */
+        for (int i = 0; i <= end && !code; i++) {
+                if (signal_seen() && i < end)
+                        end = i;                /* what is queued is waited for */
                 in.step = i;
-                code = session_train_step(b->s, &in, &r, e);
-                if (i >= WARM_UP)
-                        t.v[t.n++] = clock_s() - t0;
+                if (i < end && (code = session_train_begin(b->s, &in, e)))
+                        break;
+                if (i > 0 && !(code = session_train_end(b->s, &r, e))) {
+                        double now = clock_s();
+                        if (i > WARM_UP && i < end)
+                                t.v[t.n++] = now - last;
+                        last = now;
+                }
         }
         if (!code && t.n)
                 report(b, "train", &t, p->B * p->T, p->B, p->T);
@@ -201,6 +217,22 @@ static int bench_train(Bench *b, Err *e)
                 code = kernels(b, "update", 1, 1, e);
         free(t.v);
         return code;
+}
+
+enum { MAX_ARENAS = 64 };
+
+static void describe(Bench *b)
+{
+        ArenaUse use[MAX_ARENAS];
+        int n = session_arenas(b->s, use, MAX_ARENAS);
+        double bytes = 0;
+        for (int i = 0; i < n && i < MAX_ARENAS; i++)
+                bytes += use[i].allocated ? (double)use[i].size : 0;
+        cJSON_AddStringToObject(b->json, "device", dev_name(session_device(b->s)));
+        cJSON_AddStringToObject(b->json, "load", dev_load_note(session_device(b->s)));
+        cJSON_AddNumberToObject(b->json, "compile_s", b->compile_s);
+        cJSON_AddNumberToObject(b->json, "open_s", b->open_s);
+        cJSON_AddNumberToObject(b->json, "memory_bytes", bytes);
 }
 
 static int bench(Bench *b, Err *e)
@@ -224,7 +256,7 @@ static int bench(Bench *b, Err *e)
         if (!b->json)
                 printf("%s, %s\n", dev_name(session_device(b->s)), dev_load_note(session_device(b->s)));
         else
-                cJSON_AddStringToObject(b->json, "device", dev_name(session_device(b->s)));
+                describe(b);
         if (train)
                 return bench_train(b, e);
         if (all || opt_flag(b->a, O_B_PREFILL))
@@ -241,13 +273,17 @@ int cmd_bench(const Args *a, Err *e)
         Loaded l;
         if (train && (opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
                 return err_set(e, TGC_USAGE, "bench: --train goes alone");
+        double t0 = clock_s();
         int code = load(&l, a, &(LoadHow){ .mode = train ? BUILD_TRAIN : BUILD_INFER }, e);
         if (code)
                 return code;
+        b.compile_s = clock_s() - t0;
         if (opt_flag(a, O_JSON))
                 b.json = cJSON_CreateObject();
         signals_defer();
+        t0 = clock_s();
         code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER, (uint64_t)a->v[O_TRAIN_SEED].i, e);
+        b.open_s = clock_s() - t0;
         if (!code)
                 code = bench(&b, e);
         if (!code && b.json) {

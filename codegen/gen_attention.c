@@ -141,7 +141,7 @@ static void describe(Att *t, Build *b, const char *lse)
                 text_add(&b->decl, "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, .cached = %d, .window = %lld,\n",
                          v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap), (long long)a->att.causal, t->cached, (long long)a->att.window);
                 text_add(&b->decl, "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id = %lldu, .lse = %s };\n}\n\n",
-                         slopes, mask, mb, mt, real(e, a->att.p), (long long)a->att.id, lse);
+                         slopes, mask, mb, mt, real(e, a->att.p), (long long)(a->att.p ? a->att.id : 0), lse);
         }
 }
 

@@ -32,9 +32,9 @@ typedef struct Dom {
 
 /* A pointer into some storage, with the row's part of the address added. */
 typedef struct Load {
-        char   key[640];                /* what makes two loads one */
+        char   key[1400];               /* what makes two loads one */
         int    dom;
-        char   col[256];                /* the column's part, with \2 for the column */
+        char   col[400];                /* the column's part, with \2 for the column */
         char   name[40];                /* value */
         char   ptr[40];
         bool   vector, scalar;          /* neighbours are neighbours in memory; one value for the row */
@@ -240,7 +240,7 @@ static int split(const Type *t, int64_t n)
         return i;
 }
 
-typedef struct Index { char row[512], col[256]; bool vector, scalar; } Index;
+typedef struct Index { char row[512], col[400]; bool vector, scalar; } Index;
 
 /* Address of element (row, col) of a domain with n columns, for strides over shape t. */
 static void index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, Index *ix)
@@ -434,7 +434,8 @@ static Load *load_of(F *f, Ref r, Ref in)
                         stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
                 index_of(f, &shape, stride, acc.off, cols, &ix);
                 if (each) {
-                        snprintf(ix.col, sizeof ix.col, "(long)%.200s * %s", each_text, dimc(f, s0));
+                        const char *at = fmt(f, "(long)%s * %s%s%s", each_text, dimc(f, s0), ix.col[0] ? " + " : "", ix.col);
+                        snprintf(ix.col, sizeof ix.col, "%s", at);
                         ix.vector = ix.scalar = false;
                 } else {
                         row = fmt(f, " + (long)(%s) * %s", id, dimc(f, s0));
@@ -460,7 +461,7 @@ static Load *load_of(F *f, Ref r, Ref in)
         l.scalar = ix.scalar;
         l.dt = NODE(g, acc.base)->type.dt;
         snprintf(l.col, sizeof l.col, "%s", ix.col[0] ? ix.col : "0");
-        snprintf(l.key, sizeof l.key, "%.100s%.200s%.200s|%.100s|%d", arg, ix.row, row, ix.col, l.dom);
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
         for (int i = 0; i < f->n_load; i++)
                 if (!strcmp(f->load[i].key, l.key))
                         return &f->load[i];
@@ -474,7 +475,7 @@ static Load *load_of(F *f, Ref r, Ref in)
                 if (!strcmp(f->load[i].name, l.name))
                         snprintf(l.name, sizeof l.name, "%.24s_%d", name_of(f, named), f->n_load);
         /* the row's pointer, kept in the key's place after the comparison */
-        snprintf(l.key, sizeof l.key, "%.100s%.200s%.200s|%.100s|%d", arg, ix.row, row, ix.col, l.dom);
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
         f->load[f->n_load] = l;
         return &f->load[f->n_load++];
 }
@@ -914,7 +915,7 @@ static void emit_loop(F *f, int loop, int depth)
                                         LINE(depth + 1, "%s_v[%s] = %s;", name_of(f, r), lane(f, d, k), var(f, r, k));
                                 if (!f->cuda && written(f, r))
                                         store_lane(f, depth + 1, r, k, var(f, r, k));
-                                if (fn->head && r == fn->root)
+                                if (fn->head ? r == fn->root : r == fn->result)
                                         LINE(depth + 1, "v[%s] = %s;", lane(f, d, k), var(f, r, k));
                         }
                         f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;

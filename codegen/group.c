@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MATVEC_MOST_M = 8, MATVEC_MOST_X = 32768 };      /* rows of x, and elements of it */
+
 bool is_virtual(const Graph *g, Ref r)
 {
         return op_info[g->node[r].op].cls == CLASS_MAP && g->node[r].n_in == 0;
@@ -155,14 +157,9 @@ static void fill(Graph *g, Group *gr, Arena *a)
                                 gr->tail[NODE(g, r)->a.item.index].root = r;
         } else {
                 gr->n_out = 1;
-                gr->tail[0] = functor(g, 0, false, &NODE(g, gr->node[0])->type);
-                for (int i = 0; i < gr->n_nodes; i++) {         /* the widest member gives the domain */
-                        Functor f = functor(g, 0, false, &NODE(g, gr->node[i])->type);
-                        if (NODE(g, gr->node[i])->op == OP_APPEND)
-                                f = functor(g, 0, false, &NODE(g, NODE(g, gr->node[i])->in[1])->type);
-                        if (i == 0)
-                                gr->tail[0] = f;
-                }
+                const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
+                Ref of = first->op == OP_APPEND ? first->in[1] : first->op == OP_INTERLEAVE ? first->in[0] : gr->node[0];
+                gr->tail[0] = functor(g, 0, false, &NODE(g, of)->type);
         }
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
@@ -213,6 +210,35 @@ static void fill(Graph *g, Group *gr, Arena *a)
                                 have = true;
                         }
         }
+}
+
+bool norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out)
+{
+        *out = (NormHead){ .norm = 0 };
+        for (int i = 0; i < head->n_nodes; i++)
+                if (NODE(g, head->node[i])->op == OP_RMSNORM || NODE(g, head->node[i])->op == OP_LAYERNORM)
+                        out->norm = head->node[i];
+        if (!out->norm)
+                return false;
+        out->before = functor(g, NODE(g, out->norm)->in[0], true, &NODE(g, out->norm)->type);
+        out->gain = functor(g, out->norm, false, &NODE(g, out->norm)->type);
+        by_rows(&out->before);
+        by_rows(&out->gain);
+        for (int i = 0; i < head->n_nodes; i++)
+                if (head->node[i] != out->norm)
+                        push(&out->gain, head->node[i], a, head->n_nodes);
+        out->gain.result = head->root;
+        return true;
+}
+
+int64_t matvec_m(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
+        Dim m = type_rows(a), k = a->dim[a->rank - 1];
+        if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) || !dim_is_const(k))
+                return 0;
+        return m.n <= MATVEC_MOST_M && m.n * k.n <= MATVEC_MOST_X && k.n >= 1 ? m.n : 0;
 }
 
 /* Launch order: a group runs when all it reads has run; among those ready, the

@@ -23,15 +23,25 @@ Module *module_new(Arena *a, int target)
         return m;
 }
 
+/* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
 static bool taken(const char *s)
 {
-        static const char *const word[] = { "v", "j", "a", "n", "T", "B", "V", "row", "col", "rt", "tile", "tiles", "smem", "args", "int", "float",
-                "long", "rope", "dropout", "gelu_tanh", "silu_grad", "gelu_grad", "gelu_tanh_grad", "load", "store", "accumulate",
-                "arg", "auto", "char", "const", "double", "if", "for", "do", "in", "out", "max", "min", "abs", "exp", "log", "sqrt", "sin", "cos",
-                "tanh", "erf", "share", "index", "y0", "y1", "j0", "j1", "work", "scale_" };
-        for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-                if (!strcmp(s, word[i]))
+        static const char words[] =
+                " auto bool break case catch char class const continue default delete do double else enum explicit export extern"
+                " false float for friend goto if inline int long mutable namespace new operator private protected public register"
+                " restrict return short signed sizeof static struct switch template this throw true try typedef typename union"
+                " unsigned using virtual void volatile while and or not xor asm"
+                " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 j1 linux log max min pow rint round"
+                " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
+                " accumulate bf16 dropout f16 from_float gelu_grad gelu_tanh gelu_tanh_grad load rope share silu_grad store to_float"
+                " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg smem so tail tail_k tail_v tile"
+                " tiles v work ";
+        size_t n = strlen(s);
+        for (const char *p = words; (p = strstr(p, s)); p += n)
+                if (p[-1] == ' ' && p[n] == ' ')
                         return true;
+        if (n > 5 && !strcmp(s + n - 5, "_task"))
+                return true;
         /* p0 c1 n2 o3: the functors' own */
         return strchr("pcno", s[0]) && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
 }
@@ -231,6 +241,10 @@ static const char *arg_names(Build *b, bool written)
         return s;
 }
 
+/* Decoding is many short kernels: each is started before the one before it ends, and
+ * waits for that itself (pdl_wait in ptx.cuh). */
+static bool is_early(const Emit *e) { return is_cuda(e) && e->g->sizes.v[SYM_T] == 1; }
+
 static const char *intern(Build *b, const char *text, const char *grid)
 {
         Module *m = b->e->m;
@@ -254,6 +268,7 @@ static const char *intern(Build *b, const char *text, const char *grid)
         k->threads = b->threads;
         k->smem = b->smem;
         k->n_args = b->args.n + 1;
+        k->early = is_early(b->e);
         k->flops = b->flops;
         k->bytes = b->bytes;
         k->where = where_text(b->e, b->gr);
@@ -273,6 +288,8 @@ void build_end(Build *b, const char *grid)
         Args *a = &b->args;
         Text t = { 0 };
         text_add(&t, cuda ? "#include \"%s.cuh\"\n#include \"tail.cuh\"\n\n" : "#include \"cpu_%s.h\"\n#include \"cpu_tail.h\"\n\n", b->include);
+        if (is_early(e))
+                text_add(&t, "#include \"ptx.cuh\"\n\n");
         text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
         for (int i = 0; i < a->n; i++)
                 text_add(&t, "        %s%s *%s;\n", a->written[i] ? "" : "const ", a->type[i], a->name[i]);
@@ -289,6 +306,8 @@ void build_end(Build *b, const char *grid)
                 text_add(&t, " };\n        const int tile = (int)blockIdx.x;\n");
                 if (b->smem)
                         text_add(&t, "        TGC_SMEM(smem);\n");
+                if (is_early(e))
+                        text_add(&t, "        pdl_launch();\n%s", b->waits ? "" : "        pdl_wait();\n");
         } else {
                 text_add(&t, "void \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt");
                 for (int i = 0; i < a->n; i++)
@@ -379,6 +398,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                 else
                         text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
                 text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem, k->n_args, k->flops, k->bytes, k->title);
+                if (k->early)
+                        text_add(kernels, "early %s\n", k->name);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
                 bool open = false;

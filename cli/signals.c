@@ -18,6 +18,7 @@ void signals_install(void)
         sigemptyset(&a.sa_mask);
         sigaction(SIGINT, &a, NULL);
         sigaction(SIGTERM, &a, NULL);
+        signal(SIGXFSZ, SIG_IGN);               /* a file too large is an error of write */
 }
 
 /* Also: who stops reading our talk must not stop the work. */

@@ -1,4 +1,5 @@
 /* tgc.c: from the command line to a command, and from its error to an exit code. */
+#include <fcntl.h>
 #include <string.h>
 #include "../runtime/tgc.h"
 #include "cli.h"
@@ -15,10 +16,20 @@ static int run_command(CommandId cmd, int argc, char **argv, Err *e)
         return code ? code : out_done(e);
 }
 
+/* Where one of the three is closed, the next file opened would take its place and
+ * our text would land in it.  What stands in for it cannot be read or written. */
+static void fill_standard_files(void)
+{
+        for (int fd = 0; fd < 3; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+                        return;
+}
+
 int tgc_main(int argc, char **argv)
 {
         Err e = { 0 };
         int code, cmd;
+        fill_standard_files();
         signals_install();
         if (argc < 2) {
                 help_overview();

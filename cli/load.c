@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "../runtime/file.h"
 #include "cli.h"
 
@@ -52,6 +53,7 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
                 { ".lua", MODEL_LUA }, { ".json", MODEL_JSON }, { ".bin", MODEL_LLAMA2C }, { ".gguf", MODEL_GGUF },
                 { ".plan", MODEL_PLAN }
         };
+        struct stat st;
         snprintf(real, cap, "%s", path);
         if (file_is_dir(path))
                 return folder_kind(path, kind, real, cap, e);
@@ -61,6 +63,8 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
                         return TGC_OK;
                 return err_set(e, TGC_IO, "%s: no such file or folder", path);
         }
+        if (stat(path, &st) || !S_ISREG(st.st_mode))     /* opening a pipe would wait for its writer */
+                return err_set(e, TGC_BAD_FILE, "%s: a device or pipe, not a regular file", path);
         if (is_plan(path)) {
                 *kind = MODEL_PLAN;
                 return TGC_OK;
@@ -192,11 +196,19 @@ static int refuse_model_options(const Args *a, const char *path, Err *e)
         return TGC_OK;
 }
 
+static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
+{
+        char batch[32];
+        if (!opt_set(a, O_BATCH) || !manifest_word(p, "batch", batch, sizeof batch) || opt_int(a, O_BATCH) <= atoi(batch))
+                return TGC_OK;
+        return err_set(e, TGC_USAGE, "--batch-size %d: %s was compiled for %s", opt_int(a, O_BATCH), path, batch);
+}
+
 static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         const Section *s;
         int code = refuse_model_options(a, path, e);
-        if (code || (code = plan_open(&l->plan, path, e)))
+        if (code || (code = plan_open(&l->plan, path, e)) || (code = check_batch(a, &l->plan, path, e)))
                 return code;
         if (l->tok)
                 return plan_add_tokenizer(&l->plan, l->tok, e);

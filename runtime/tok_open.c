@@ -10,11 +10,14 @@
 
 static int read_file(const char *path, Buf *out, Err *e)
 {
-        FILE *f = fopen(path, "rb");
+        struct stat st;
+        FILE *f;
         char part[65536];
         size_t n;
 
-        if (!f)
+        if (!stat(path, &st) && !S_ISREG(st.st_mode))    /* opening a pipe would wait for its writer */
+                return err_set(e, TGC_BAD_FILE, "%s: not a regular file", path);
+        if (!(f = fopen(path, "rb")))
                 return err_set(e, errno == ENOENT ? TGC_BAD_FILE : TGC_IO, "%s: %s", path, strerror(errno));
         while ((n = fread(part, 1, sizeof part, f)) && out->n + n <= TOK_MAX_FILE)
                 buf_put(out, part, n);

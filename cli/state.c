@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include "../runtime/file.h"
 #include "../runtime/weight_map.h"
 #include "work.h"
 
@@ -19,8 +21,13 @@ int make_folder(const char *path, Err *e)
                                 return err_set(e, TGC_IO, "%s: %s", part, strerror(errno));
                         *s = end;
                         if (!end)
-                                return TGC_OK;
+                                break;
                 }
+        if (!file_is_dir(path))
+                return err_set(e, TGC_IO, "%s: is a file, a folder is wanted", path);
+        if (access(path, W_OK | X_OK))
+                return err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
+        return TGC_OK;
 }
 
 static uint64_t largest(const Manifest *m)

@@ -38,6 +38,17 @@ static int llama2c_json(const char *path, char **json, Err *e)
         return TGC_OK;
 }
 
+/* A model of ours names its own line; what is wrong is in the user's file. */
+static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
+{
+        static const char word[] = "error: ";
+        const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg : d->msg + sizeof word - 1;
+        int code = d->code ? d->code : TGC_BAD_FILE;
+        if (o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C)
+                return err_set(e, code, "%s", d->msg);
+        return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "", msg);
+}
+
 /* One attempt to read; -D values are o's and `extra`, which may be NULL. */
 static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
 {
@@ -51,7 +62,7 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
         model_free(b->model);
         b->model = NULL;
         if (!DIAG_CATCH(&d))
-                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+                return read_failed(o, &d, e);
         switch (o->kind) {
         case MODEL_LUA:  b->model = read_lua(o->model, &r); break;
         case MODEL_JSON: b->model = read_json(o->model); break;

@@ -209,6 +209,8 @@ static void push_file(lua_State *L)
                         n -= 4;
                 lua_pushlstring(L, r->path, n);
                 if (name_is_plain(lua_tostring(L, -1)) && !strpbrk(lua_tostring(L, -1), ".-")) {
+                        if (!sandbox_has(r, lua_tostring(L, -1)))
+                                fail(L, 8, "no such file, and no model of that name comes with tgc");
                         sandbox_require(L, lua_tostring(L, -1));
                         return;
                 }
@@ -247,6 +249,13 @@ static void push_params(lua_State *L, int module)
                 const char *key = lua_pushlstring(L, d, (size_t)(eq - d));
                 lua_pushstring(L, eq + 1);
                 set_param(L, p, key, true);
+                lua_settop(L, p);
+        }
+        const char **key = keys_of(L, p, &n);
+        for (int i = 0; i < n; i++) {                   /* n_layer = -1 would be a loop that never runs */
+                lua_getfield(L, p, key[i]);
+                if (!strncmp(key[i], "n_", 2) && lua_isnumber(L, -1) && lua_tonumber(L, -1) < 0)
+                        fail(L, 3, "parameter '%s' is a number of things, not %s", key[i], lua_tostring(L, -1));
                 lua_settop(L, p);
         }
 }

@@ -17,6 +17,7 @@
 #include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
         MEMORY_SOFT = 256 << 20, MEMORY_HARD = 512 << 20,
@@ -290,6 +291,15 @@ static bool load_module(lua_State *L, const char *module)
         if (f)
                 sandbox_load(L, f->text, f->n, chunk);
         return f != NULL;
+}
+
+bool sandbox_has(const Reader *r, const char *module)
+{
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s.lua", r->o->models_dir ? r->o->models_dir : "", module);
+        if (r->o->models_dir && !access(path, R_OK))
+                return true;
+        return embedded(strrchr(path, '/') + 1);
 }
 
 void sandbox_require(lua_State *L, const char *module)

@@ -65,7 +65,7 @@ static Node *input(Graph *g, const char *name)
 void model_finish(Model *m)
 {
         Graph *g = m->graph;
-        Loc where = { g->n_nodes > 1 ? NODE(g, 1)->loc.file : NULL, 0, 0 };
+        Loc where = { g->n_nodes > 1 ? NODE(g, 1)->loc.file : m->name, 0, 0 };
         Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss");
         char t[256];
         for (Ref r = 1; r < g->n_nodes; r++) {
@@ -93,6 +93,8 @@ void model_finish(Model *m)
                 if (l->rank < 1 || !dim_is_const(l->dim[l->rank - 1]))
                         error_at(NODE(g, logits)->loc, "logits must be [B,T,V], not %s", shape_text(l, t));
                 m->vocab = l->dim[l->rank - 1].n;
+                if (m->vocab > 1 << 28)
+                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d", (long long)m->vocab, 1 << 28);
         }
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
                 error_at(NODE(g, loss)->loc, "the loss must be one number, not %s", shape_text(&NODE(g, loss)->type, t));

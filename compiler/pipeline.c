@@ -333,6 +333,31 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         return n;
 }
 
+/* A pass of that name, or `all`. */
+static void check_pass(const char *name)
+{
+        Text names = { 0 };
+        bool known = !strcmp(name, "all");
+        for (size_t i = 0, k; i < sizeof passes / sizeof *passes; i++) {
+                known |= !strcmp(name, passes[i].name);
+                for (k = 0; strcmp(passes[k].name, passes[i].name); k++)
+                        ;
+                if (k == i)                             /* simplify runs twice */
+                        text_add(&names, "%s, ", passes[i].name);
+        }
+        if (!known)
+                error_code(2, (Loc){ 0 }, "no pass is called '%.60s'; there are %sall", name, names.s);
+        text_free(&names);
+}
+
+/* Positions are 32-bit in kernels, and launches of the loss grow with the tokens. */
+static void check_sizes(const Model *m, const CompileOptions *o, int block)
+{
+        if (o->train && (int64_t)o->batch * block > 1 << 26)
+                error_code(2, (Loc){ m->name, 0, 0 }, "a batch of %d x %d tokens; the most is %d tokens", o->batch, block,
+                           1 << 26);
+}
+
 void compile(Model *m, const CompileOptions *o, Compiled *out)
 {
         Spec spec[24];
@@ -341,6 +366,9 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx, chunk = o->chunk ? o->chunk : ctx < 512 ? ctx : 512, block = o->block ? o->block : m->ctx < 1024 ? (int)m->ctx : 1024, n;
         memset(out, 0, sizeof *out);
+        if (o->print_after)
+                check_pass(o->print_after);
+        check_sizes(m, o, block);
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");
         arena_clear(tmp);

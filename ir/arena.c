@@ -8,13 +8,17 @@ enum { BLOCK = 1 << 16 };
 typedef struct Block { struct Block *next; size_t used, cap; _Alignas(16) char mem[]; } Block;
 struct Arena { Block *top; };
 
+/* Unwinds to the driver; what is lost on the way hardly matters now. */
+static _Noreturn void no_memory(size_t n)
+{
+        error_code(5, (Loc){ 0 }, "the compiler is out of memory: no %zu bytes more", n);
+}
+
 static Block *block_new(Block *next, size_t cap)
 {
         Block *b = malloc(sizeof *b + cap);
-        if (!b) {
-                fprintf(stderr, "tgc: out of memory (%zu bytes)\n", cap);
-                abort();
-        }
+        if (!b)
+                no_memory(cap);
         b->next = next;
         b->used = 0;
         b->cap = cap;
@@ -25,7 +29,7 @@ Arena *arena_new(void)
 {
         Arena *a = malloc(sizeof *a);
         if (!a)
-                abort();
+                no_memory(sizeof *a);
         a->top = block_new(NULL, BLOCK);
         return a;
 }
@@ -85,9 +89,10 @@ void text_put(Text *t, const char *s, size_t n)
 {
         if (t->n + n + 1 > t->cap) {
                 t->cap = (t->n + n + 1) * 2;
-                t->s = realloc(t->s, t->cap);
-                if (!t->s)
-                        abort();
+                char *s = realloc(t->s, t->cap);
+                if (!s)
+                        no_memory(t->cap);
+                t->s = s;
         }
         memcpy(t->s + t->n, s, n);
         t->n += n;
@@ -107,7 +112,7 @@ void text_add(Text *t, const char *fmt, ...)
         } else {
                 char *big = malloc((size_t)n + 1);
                 if (!big)
-                        abort();
+                        no_memory((size_t)n + 1);
                 vsnprintf(big, (size_t)n + 1, fmt, aq);
                 text_put(t, big, (size_t)n);
                 free(big);

@@ -292,7 +292,7 @@ static int check_all(const WeightMap *m, const WeightSet *set, const Job *job, i
         if (!r->absent)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
         for (int i = 0; i < set->n && !rc; i++) {
-                bool absent;
+                bool absent = false;
 
                 first[i] = at;
                 while (at < n_jobs && job[at].param == i)

@@ -35,6 +35,7 @@ bool    owns_storage(const Graph *g, Ref r);
 /* The part of a kernel that is a function of one element position. */
 typedef struct Functor {
         Ref  root;              /* tail: the anchor's output that arrives as v; head: the value to deliver; map: 0 */
+        Ref  result;            /* of a tail that hands a value back in v; else 0 */
         bool head;
         Type shape;             /* of the domain: rows are all but what makes up n */
         int64_t n;              /* columns */
@@ -61,6 +62,10 @@ bool   domain_of(const Type *t, int64_t *n, Dim *rows);                 /* how a
 /* Columns of the domain `n` that r, seen through views from base, occupies. */
 typedef struct Span { int64_t start, len; int step; } Span;
 bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
+/* A head that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
+typedef struct NormHead { Functor before, gain; Ref norm; } NormHead;
+bool   norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out);       /* false: no norm in it */
+int64_t matvec_m(const Graph *g, Ref matmul);                           /* rows, where the matrix-vector kernel takes it; else 0 */
 int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
 bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
@@ -86,6 +91,7 @@ typedef struct Kernel {
         const char *name, *title;
         const char *text;               /* source; \1 stands for the name */
         int         threads, smem, n_args;
+        bool        early;              /* waits for the launch before it by itself */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops merged into it, and their lines */
         const char *grid, *reads, *writes;      /* of its first launch, for people */
@@ -147,6 +153,7 @@ typedef struct Build {
         const char *include;            /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
         const char *title;
         int         threads, smem, min_blocks;
+        bool        waits;              /* the task calls pdl_wait, after loads of weights */
         double      flops, bytes;
 } Build;
 

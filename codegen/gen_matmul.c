@@ -108,42 +108,55 @@ static int align_bytes(DType dt, int64_t x, int64_t y)
         return m > 16 ? 16 : (int)m;
 }
 
+/* A few rows.  A norm of x that fuse put into the head is applied by the kernel itself. */
 static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb, int align)
 {
-        const char *type = c_type(w.dt);
-        FunctorText tail;
+        const char *type = c_type(w.dt), *norm = "NORM_NONE", *eps = "0.f";
+        NormHead nh;
         Functor head = gr->head[0];
+        bool gain = false;
+        if (norm_head(e->g, &head, e->tmp, &nh)) {
+                const Node *n = NODE(e->g, nh.norm);
+                char s[32];
+                num_text(n->a.num.x, s);
+                eps = arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
+                norm = n->op == OP_RMSNORM ? "NORM_RMS" : "NORM_LAYER";
+                gain = nh.gain.n_nodes;
+                nh.gain.rows = DIM(M);
+                head = nh.before;
+        }
         head.rows = DIM(M);
         build_functor(b, &head, "head");
-        tail = build_functor(b, &gr->tail[0], "tail");
-        (void)tail;
+        if (gain)
+                build_functor(b, &nh.gain, "gain");
+        build_functor(b, &gr->tail[0], "tail");
         b->flops = 2.0 * M * (double)N * (double)K;
         b->bytes += (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
                 build_cpu_loop(b, arena_fmt(e->tmp, "matvec_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
-                               arena_fmt(e->tmp, "matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, &a, \1_head, \1_tail);",
-                                         w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K));
+                               arena_fmt(e->tmp, "matvec_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, &a, \1_head, %s, \1_tail);",
+                                         norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K, gain ? "\1_gain" : "NULL"));
                 build_end(b, "1");
                 return;
         }
         build_line(b, "\1_head head = { a };");
         build_line(b, "\1_tail tail = { a };");
+        b->waits = true;
         b->threads = 256;
+        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s);", norm, align, w.arg, w.ld, eps, gain ? ", \1_gain{ a }" : "");
         if (tb) {
                 int rows = M > 1 ? 4 : 2, split = 1;    /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
                 while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)
                         split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 b->smem = s.smem;
-                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
-                           (long long)N, (long long)K, rows, split, align, w.arg, w.ld);
+                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s", type, M, (long long)N, (long long)K, rows, split, rest);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
                 b->threads = 512;
                 b->smem = matvec_kn_smem(M, (int)K, b->threads, cols);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, NORM_NONE, %d>(%s, %s, 0.f, tile, smem, head, tail);", type, M,
-                           (long long)N, (long long)K, cols, align, w.arg, w.ld);
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s", type, M, (long long)N, (long long)K, cols, rest);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
 }
@@ -172,10 +185,9 @@ static void matmul(Emit *e, const Group *gr)
         }
         int64_t m_most = dim_most(e, M), k_most = dim_most(e, K), b_most = dim_most(e, batch);
         const char *Mc = dim_c(e, M), *Kc = dim_c(e, K), *Nc = dim_c(e, n->type.dim[n->type.rank - 1]);
-        bool const_m = strspn(Mc, "0123456789") == strlen(Mc), const_k = dim_is_const(K);
         if (!dim_is_const(n->type.dim[n->type.rank - 1]))
                 N = dim_most(e, n->type.dim[n->type.rank - 1]);
-        if (!lead && !ta && const_m && m_most <= 8 && const_k && m_most * k_most <= 32768 && k_most >= 1) {
+        if (matvec_m(g, gr->anchor)) {
                 b.include = "matvec";
                 mat_of(e, &b, n->in[1], 0, &w);
                 decode(e, gr, &b, w, (int)m_most, N, k_most, tb, align_bytes(w.dt, w.align, tb ? pow2_of(K) : pow2_of(DIM(N))));

@@ -102,7 +102,7 @@ TGC_INLINE void expert_matvec_task(int norm, float eps, Mat w, int E, long N, lo
                 return;
         while (i >= offs[e + 1])
                 e++;
-        matvec_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, head);
+        matvec_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, head, NULL);
         matvec_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0, y, 0, 0);
         for (long j = 0; j < n; j += TGC_SEG)
                 tail(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + j, e);

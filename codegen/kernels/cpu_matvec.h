@@ -9,8 +9,7 @@
 
 #include "cpu_matmul.h"
 
-/* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd.  The gain is
- * folded into W or the head's business. */
+/* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 enum {
@@ -233,9 +232,10 @@ TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
         return rstd;
 }
 
-/* Rows row.. (m of them) of the head into x, ldx >= K + TGC_VEC apart. */
+/* Rows row.. (m of them) of the head into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
+ * is called like a tail and changes the standardised values. */
 TGC_INLINE void matvec_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
-                            const void *args, HeadFn *head)
+                            const void *args, HeadFn *head, TailFn *gain)
 {
         float mean;
         for (int i = 0; i < m; i++, x += ldx) {
@@ -243,6 +243,9 @@ TGC_INLINE void matvec_fill(int norm, float eps, int m, long row, long K, float 
                         head(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
                 if (norm != NORM_NONE)
                         norm_row(norm, eps, x, K, &mean);
+                if (gain)
+                        for (long k = 0; k < K; k += TGC_SEG)
+                                gain(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
                 matvec_pad(x, K);
         }
 }
@@ -262,17 +265,23 @@ TGC_INLINE long matvec_tiles(long N, long K)
         return N <= MATVEC_NT && N * K <= 2 * MATVEC_WORK ? 1 : tgc_ceil_div(N, matvec_nt(K));
 }
 
-TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                            const void *args, HeadFn *head, TailFn *tail)
+TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                                 const void *args, HeadFn *head, TailFn *gain, TailFn *tail)
 {
         long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
         float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX;
-        matvec_fill(norm, eps, M, 0, K, x, ldx, args, head);
+        matvec_fill(norm, eps, M, 0, K, x, ldx, args, head, gain);
         matvec_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, MATVEC_NT, 0);
         for (int i = 0; i < M; i++)
                 for (long j = 0; j < n; j += TGC_SEG)
                         tail(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * MATVEC_NT + j);
+}
+
+TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                            const void *args, HeadFn *head, TailFn *tail)
+{
+        matvec_gain_task(norm, eps, w, M, N, K, tile, args, head, NULL, tail);
 }
 
 #endif

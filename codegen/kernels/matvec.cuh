@@ -1,19 +1,21 @@
 /* matvec.cuh: y = norm(x) Wt for a few rows of x (decoding: M = 1..8).
  *
  * The time is that of reading W once, so everything serves the loads of W: 16
- * bytes per lane, the first batch under way before x is looked at, the next batch
- * under way while one is used.  x comes once per block, as float32, through the
+ * bytes per lane, the first batch under way before x is looked at (and before the
+ * kernel that makes x is waited for: pdl_wait), the next batch under way while one
+ * is used.  x comes once per block, as float32, through the
  * head, into shared memory; the head is called by every tile and must have no
  * side effects.
  *
- *      matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail)
+ *      matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain])
  *              W (N,K), row stride ldw.  A warp computes ROWS neighbouring columns of y (even where the
  *              tail's MINV is 2); SPLIT warps share them, each with its part of K, for small N.
  *      matvec_kn_task<T, M, N, K, THREADS, COLS, NORM, ALIGN>(same)
  *              W (K,N).  A block computes COLS columns.
  *
  * NORM_RMS multiplies a row of x by 1/sqrt(mean(x^2) + eps), NORM_LAYER also
- * subtracts its mean first; gains belong in the head (NORM_NONE) or in W.
+ * subtracts its mean first.  gain, called like a tail, finishes what was so
+ * standardised; with NORM_RMS it must only multiply, as 1/sqrt is applied to y.
  * ALIGN (16, 8, 4, 2 bytes) divides w, ldw in bytes, and K (of matvec_kn: N) in bytes.
  * Head::MAXV divides K, Tail::MAXV divides N.
  * Tiles and shared memory: ../matvec_shape.h. */
@@ -39,6 +41,12 @@ struct MatvecShapeOf {
         static constexpr int SMEM = (M * KC + 32 + THREADS / 32 * ROWS * M) * 4;
 };
 
+/* Standardised values are used as they are. */
+struct NoGain {
+        static constexpr int MAXV = 8, MINV = 1;
+        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}
+};
+
 /* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
  * it as two float4: the first halves of all groups lie together, then the second
  * ones, so that the lanes of a quarter warp read neighbours. */
@@ -50,10 +58,10 @@ TGC_DEV int x_at(int k)
 
 /* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
  * of this thread's elements is added to square[m]. */
-template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Head>
-TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &head)
+template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Head, class Gain = NoGain>
+TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &head, const Gain &gain = Gain())
 {
-        constexpr int V = Head::MAXV < 8 ? Head::MAXV : 8, PIECE = V < 4 ? V : 4, N = KC / V;
+        constexpr int V = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4, N = KC / V;
         static_assert(KC % V == 0, "Head::MAXV divides K");
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -71,6 +79,8 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &
                                 if (NORM == NORM_RMS)
                                         square[m] += v[j] * v[j];
                         }
+                        if (NORM == NORM_RMS && k0 + u * V < K)
+                                gain(row0 + m, k0 + u * V, v);
 #pragma unroll
                         for (int j = 0; j < V; j += PIECE) {
                                 float p[PIECE];
@@ -84,8 +94,8 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &
 
 /* Layer norm of the rows that x_fill brought whole.  Every thread works on any
  * element: barriers before and after are the caller's. */
-template <int M, int K, int KC, int UNIT, int THREADS>
-TGC_DEV void x_standardise(float *x, float eps, float *red)
+template <int M, int K, int KC, int UNIT, int THREADS, class Gain>
+TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain &gain)
 {
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
@@ -98,9 +108,11 @@ TGC_DEV void x_standardise(float *x, float eps, float *red)
                         q += d * d;
                 }
                 const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
+#pragma unroll 4
                 for (int k = threadIdx.x; k < K; k += THREADS) {
-                        float *p = x + m * KC + x_at<UNIT, KC>(k);
-                        *p = (*p - mean) * r;
+                        float *p = x + m * KC + x_at<UNIT, KC>(k), v[1] = { (*p - mean) * r };
+                        gain(row0 + m, k, v);
+                        *p = v[0];
                 }
         }
 }
@@ -131,11 +143,12 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
         }
 }
 
-/* The head with those applied. */
-template <int M, class Head>
+/* The head with those and the gain applied. */
+template <int M, class Head, class Gain>
 struct Standardised {
-        static constexpr int MAXV = Head::MAXV, MINV = Head::MINV;
+        static constexpr int MAXV = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, MINV = Head::MINV;
         const Head &head;
+        const Gain &gain;
         const float (&mean)[M], (&scale)[M];
         int row0;
         template <int V>
@@ -152,6 +165,7 @@ struct Standardised {
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = (v[j] - a) * b;
+                gain(row, col, v);
         }
 };
 
@@ -205,9 +219,10 @@ TGC_DEV void batch_get(Piece<T, ALIGN> (&w)[FLIGHT][ROWS], const T *const (&row)
 }
 
 /* Rows row0 .. row0+M-1 of x by the tile's columns of W. */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail>
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain>
 TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, char *smem,
-                         const Head &head, const Tail &tail)
+                         const Head &head, const Tail &tail, const Gain &gain = Gain())
 {
         typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
         constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH, KC = S::KC;
@@ -224,6 +239,7 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
 
         Piece<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
         batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(now, row, own);
+        pdl_wait();
 
         float acc[ROWS][M], square[M], mean[M], scale[M];
 #pragma unroll
@@ -240,14 +256,14 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
 
         for (int k0 = 0; k0 < K; k0 += KC) {
                 if (NORM == NORM_LAYER && !ONE) {
-                        const Standardised<M, Head> h = { head, mean, scale, row0 };
+                        const Standardised<M, Head, Gain> h = { head, gain, mean, scale, row0 };
                         x_fill<M, K, KC, UNIT, THREADS, NORM_NONE>(x, row0, k0, square, h);
                 } else {
-                        x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, head);
+                        x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, head, gain);
                 }
                 __syncthreads();
                 if (NORM == NORM_LAYER && ONE) {
-                        x_standardise<M, K, KC, UNIT, THREADS>(x, eps, red);
+                        x_standardise<M, K, KC, UNIT, THREADS>(x, row0, eps, red, gain);
                         __syncthreads();
                 }
 #pragma unroll 2
@@ -334,16 +350,20 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
         __syncthreads();
 }
 
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail>
-TGC_DEV void matvec_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail)
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain>
+TGC_DEV void matvec_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+                         const Gain &gain = Gain())
 {
-        matvec_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, 0, tile, smem, head, tail);
+        matvec_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, 0, tile, smem, head, tail, gain);
 }
 
 /* W (K,N): a lane owns UNIT neighbouring columns, COLS/UNIT lanes lie along a row,
  * the rest of the block along K. */
-template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Head, class Tail>
-TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail)
+template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain>
+TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+                            const Gain &gain = Gain())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), ACROSS = COLS / UNIT, ALONG = THREADS / ACROSS;
         constexpr int FIT = 16384 / M / 64 * 64, KC = FIT < K ? FIT : K;
@@ -364,8 +384,10 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                 for (int j = 0; j < UNIT; j++)
                         acc[m][j] = 0.f;
         }
-        if (NORM == NORM_LAYER && KC < K)
+        if (NORM == NORM_LAYER && KC < K) {
+                pdl_wait();
                 x_moments<M, K, THREADS>(0, eps, mean, scale, head, red);
+        }
 
         for (int k0 = 0; k0 < K; k0 += KC) {
                 Piece<T, ALIGN> p[FLIGHT];
@@ -375,15 +397,17 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                 for (int f = 0; f < FLIGHT; f++)
                         if (k + f * ALONG < end)
                                 p[f].get(src + (k0 + k + f * ALONG) * ldw);
+                if (k0 == 0)
+                        pdl_wait();
                 if (NORM == NORM_LAYER && KC < K) {
-                        const Standardised<M, Head> h = { head, mean, scale, 0 };
+                        const Standardised<M, Head, Gain> h = { head, gain, mean, scale, 0 };
                         x_fill<M, K, KC, 1, THREADS, NORM_NONE>(x, 0, k0, square, h);
                 } else {
-                        x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, head);
+                        x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, head, gain);
                 }
                 __syncthreads();
                 if (NORM == NORM_LAYER && KC == K) {
-                        x_standardise<M, K, KC, 1, THREADS>(x, eps, red);
+                        x_standardise<M, K, KC, 1, THREADS>(x, 0, eps, red, gain);
                         __syncthreads();
                 }
                 for (; k < end; k += FLIGHT * ALONG) {

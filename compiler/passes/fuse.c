@@ -10,6 +10,8 @@
  * An elementwise op stays out of a tail when its input is stored anyway and a row op
  * is its only reader: as that op's head it costs no store and no load.
  *
+ * From level 2 on, a norm that one matrix-vector product alone reads joins it.
+ *
  * At level 0 nothing joins anything. */
 #include "../compiler.h"
 #include "../../codegen/codegen.h"
@@ -418,6 +420,56 @@ static void take_heads(Fuse *f, Ref r)
         }
 }
 
+/* What may stand between a norm and the matrix-vector product that applies both: with
+ * rmsnorm, factors alone, since the product is scaled last. */
+static bool is_gain(const Fuse *f, Ref s, Ref norm)
+{
+        Graph *g = f->g;
+        const Node *n = NODE(g, s);
+        int inside = 0;
+        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE || n->op == OP_INTERLEAVE || n->op == OP_DROPOUT ||
+            s < norm || !shape_eq(&n->type, &NODE(g, norm)->type))
+                return false;
+        for (int i = 0; i < n->n_in; i++) {
+                Ref b = value_base(g, n->in[i]);
+                if (NODE(g, b)->group != n->group)
+                        continue;
+                if (b != n->in[i])
+                        return false;
+                inside++;
+        }
+        return NODE(g, norm)->op == OP_LAYERNORM || (inside == 1 && (n->op == OP_MUL || n->op == OP_CAST));
+}
+
+/* Decoding: a norm whose only reader is one matrix-vector product needs no kernel of
+ * its own.  Every block of the product reads the whole row anyway. */
+static void take_norm(Fuse *f, Ref r)
+{
+        Graph *g = f->g;
+        Ref b = NODE(g, r)->in[0];
+        int id = NODE(g, b)->group;
+        Ref norm = id ? f->gr[id].anchor : 0;
+        if (!norm || (NODE(g, norm)->op != OP_RMSNORM && NODE(g, norm)->op != OP_LAYERNORM))
+                return;
+        for (int i = 0; i < g->n_out; i++)
+                if (NODE(g, value_base(g, g->out[i].ref))->group == id)
+                        return;
+        for (Ref s = 1; s < g->n_nodes; s++) {
+                const Node *n = NODE(g, s);
+                if (n->group == id && s != norm && !is_gain(f, s, norm))
+                        return;
+                for (int i = 0; i < n->n_in && n->group != id; i++)
+                        if (NODE(g, n->in[i])->group == id && !(n->in[i] == b && s == r && i == 0)) {
+                                refuse(f, norm, NODE(g, r)->group, "it has another reader");
+                                return;
+                        }
+        }
+        for (Ref s = 1; s < g->n_nodes; s++)
+                if (NODE(g, s)->group == id)
+                        enter(f, s, NODE(g, r)->group);
+        f->gr[id].members = 0;
+}
+
 void fuse(Graph *g, Arena *tmp, int level, Text *why)
 {
         size_t n = (size_t)g->n_nodes;
@@ -451,6 +503,9 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                                 take_heads(&f, r);
                 }
         }
+        for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
+                if (NODE(g, r)->op == OP_MATMUL && matvec_m(g, r))
+                        take_norm(&f, r);
         /* what is computed wherever it is read still needs a place if an anchor or the outside reads it whole */
         for (Ref r = 1; r < g->n_nodes; r++) {
                 if (!is_virtual(g, r))

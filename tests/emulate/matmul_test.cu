@@ -324,6 +324,21 @@ struct Give {
         }
 };
 
+/* A gain by column, and with layer norm a bias. */
+__host__ __device__ static float gain_at(int col) { return 0.5f + (float)(col % 7) * 0.25f; }
+__host__ __device__ static float bias_at(int norm, int col) { return norm == NORM_LAYER ? (float)(col % 5) * 0.5f - 1.f : 0.f; }
+
+template <int NORM>
+struct Weigh {
+        static constexpr int MAXV = 4, MINV = 1;
+        int rows;
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                for (int i = 0; i < V; i++)
+                        v[i] = row < rows && col % V == 0 ? v[i] * gain_at(col + i) + bias_at(NORM, col + i) : NAN;
+        }
+};
+
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct MatvecRun {
         const T *w;
@@ -332,11 +347,16 @@ struct MatvecRun {
         Keep<V, MINV> tail;
         __device__ void operator()(int tile, char *smem) const
         {
-                if constexpr (SPLIT > 0)
+                const Weigh<NORM> gain = { M };
+                if constexpr (NORM == NORM_NONE && SPLIT > 0)
                         matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head,
                                                                                    tail);
+                else if constexpr (SPLIT > 0)
+                        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head,
+                                                                                   tail, gain);
                 else
-                        matvec_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail);
+                        matvec_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail,
+                                                                               gain);
         }
 };
 
@@ -376,9 +396,10 @@ static void matvec_case()
         ok = ok && result_is(r, [&](int i, int j) {
                 double sum = 0;
                 for (int k = 0; k < K; k++)
-                        sum += (x.at(i, k) - mean[i]) * scale[i] * (SPLIT ? w.at(j, k) : w.at(k, j));
+                        sum += ((x.at(i, k) - mean[i]) * scale[i] * (NORM == NORM_NONE ? 1 : gain_at(k)) + bias_at(NORM, k))
+                                * (SPLIT ? w.at(j, k) : w.at(k, j));
                 return sum;
-        }, 1e-5 * sqrt((double)K) + 1e-6, name);
+        }, (NORM == NORM_NONE ? 1 : 2) * 1e-5 * sqrt((double)K) + 1e-6, name);
         report(ok, name);
 }
 

@@ -24,8 +24,18 @@ enum {
         CU_FUNC_MAX_DYNAMIC_SMEM = 8,
         CU_STREAM_NON_BLOCKING = 1,
         CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2,
-        CU_CAPTURE_THREAD_LOCAL = 1
+        CU_CAPTURE_THREAD_LOCAL = 1,
+        CU_LAUNCH_EARLY = 6                     /* programmatic stream serialization */
 };
+
+typedef struct CUlaunchAttribute { int id, pad; union { char size[64]; int allowed; } value; } CUlaunchAttribute;
+
+typedef struct CUlaunchConfig {
+        unsigned gx, gy, gz, bx, by, bz, smem;
+        CUstream stream;
+        CUlaunchAttribute *attr;
+        unsigned n_attr;
+} CUlaunchConfig;
 
 #define CUDA_FUNCTIONS(F) \
         F(cuInit, (unsigned flags)) \
@@ -67,7 +77,8 @@ enum {
         F(cuModuleUnload, (CUmodule m)) \
         F(cuFuncSetAttribute, (CUfunction f, int attribute, int value)) \
         F(cuLaunchKernel, (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
-                           unsigned bz, unsigned smem, CUstream s, void **params, void **extra))
+                           unsigned bz, unsigned smem, CUstream s, void **params, void **extra)) \
+        F(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra))
 
 typedef struct Cuda {
 #define F(name, args) CUresult (*name) args;

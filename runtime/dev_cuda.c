@@ -22,6 +22,7 @@ typedef struct CudaDevice {
         CUstream   stream;
         char       arch[16];            /* "sm_90a" */
         int        smem_optin, sms;
+        int        early;               /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
         CUmodule  *module;   int n_modules;
         CUfunction *fn;                 /* by kernel */
         char      *staging;             /* 2 * HALF, pinned */
@@ -315,8 +316,11 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         ENTER;
         for (int i = 0; i < def->n_args; i++)
                 param[i] = (void *)&arg[i];
-        CUresult r = c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, (unsigned)def->threads, 1, 1, def->smem, c->stream,
-                                           param, 0);
+        CUlaunchAttribute early = { .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
+        CUlaunchConfig how = { grid, 1, 1, (unsigned)def->threads, 1, 1, def->smem, c->stream, &early, 1 };
+        CUresult r = def->early && c->early ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
+                     : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, (unsigned)def->threads, 1, 1, def->smem, c->stream,
+                                             param, 0);
         if (!r && d->opt.sync)
                 r = c->api.cuStreamSynchronize(c->stream);
         if (r) {
@@ -439,6 +443,7 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuDeviceGetAttribute(&c->sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
         snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor, major == 9 && minor == 0 ? "a" : "");
         snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
+        c->early = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
         if (major < 8)
                 return err_set(e, TGC_NO_DEVICE, "%s is too old: the kernels need compute capability 8.0", c->d.name);
         TRY(cuDevicePrimaryCtxRetain(&c->ctx, c->gpu), "opening the GPU");

@@ -44,6 +44,8 @@
  *      arena NAME BYTES                w weights, p float32 master weights, g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
+ *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
+ *                                      every block) and so may start before that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded

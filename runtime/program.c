@@ -185,6 +185,17 @@ static void parse_kernel(Parse *s)
         s->slot[i] = (uint32_t)s->p->n_kernels;
 }
 
+static void parse_early(Parse *s)
+{
+        char *name = words_need(&s->w, "kernel name");
+        uint32_t k = s->slot[kernel_slot(s, name)];
+        words_end(&s->w);
+        if (!k)
+                words_fail(&s->w, "no kernel named '%.60s'", name);
+        else
+                s->p->kernel[k - 1].early = 1;
+}
+
 static void parse_zero(Parse *s)
 {
         Zero z = { .at = parse_arena_ref(s, "place to clear") };
@@ -297,6 +308,8 @@ static void parse_text(Parse *s)
                         parse_arena(s);
                 else if (!strcmp(word, "kernel"))
                         parse_kernel(s);
+                else if (!strcmp(word, "early"))
+                        parse_early(s);
                 else if (!strcmp(word, "zero"))
                         parse_zero(s);
                 else if (!strcmp(word, "program"))

@@ -29,6 +29,7 @@ typedef struct KernelDef {
         const char *name, *unit, *title;
         int      threads, n_args;
         unsigned smem;                  /* bytes of dynamic shared memory */
+        int      early;                 /* may start before the launch before it has ended */
         double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
 } KernelDef;
 

@@ -130,3 +130,12 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
                 l.fn(l.arg[0], l.arg);
         return 0;
 }
+
+/* Of the ways to launch only the early start is known, which here is none. */
+int cuLaunchKernelEx(const void *config, void *f, void **params, void **extra)
+{
+        const struct { unsigned x[7]; void *s; const struct { int id, pad, allowed; } *attr; unsigned n; } *c = config;
+        if (c->n != 1 || c->attr->id != 6 || c->attr->allowed != 1)
+                return 1;
+        return cuLaunchKernel(f, c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], c->x[5], c->x[6], c->s, params, extra);
+}

@@ -175,7 +175,7 @@ TEST(expressions)
 
 TEST(program_text)
 {
-        static const char text[] = HEAD
+        static const char text[] = HEAD "early k0\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
                 "run k0 grid ceil(B*T/128) args rt w+16 act+1024\nend\n"
                 "program decode B 1 T 1\nend\n";
@@ -183,7 +183,7 @@ TEST(program_text)
         Err e;
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
-        CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500);
+        CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
         const Prog *g = program_find(&p, "prefill");
         CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT && g->run[0].arg[2].offset == 1024);
         CHECK(prog_io(g, "ids")->elem == 4 && !prog_io(g, "logits") && !program_find(&p, "score"));
@@ -203,6 +203,7 @@ TEST(program_refusals)
                 { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n", "program:2" },
                 { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n", "finite" },
                 { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n", "program:5" },
+                { HEAD "early k1\n", "program:5: no kernel named 'k1'" },
                 { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n", "program:6: no kernel named 'k1'" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n", "takes 3 arguments, 2 are given" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 args w+0 w+0 w+0\nend\n", "must be rt" },

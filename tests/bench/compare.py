@@ -236,7 +236,7 @@ class Compare:
             k = sorted(r.tgc.get("kernels", []), key=lambda k: -k["ms"])
             total = sum(x["ms"] for x in k)
             bars += [(f"{r.w.name}: {total:.3f} ms in {sum(x['launches'] for x in k)} launches",)] if k else []
-            bars += [(f"{x['kernel']} {x['title']}", x["ms"] / total, f"{x['ms']:.3f} ms, {x['launches']}x")
+            bars += [(label(x), x["ms"] / total, f"{x['ms']:.3f} ms, {x['launches']}x")
                      for x in k[:8]]
         put("kernels.svg", svg.bars("Where the time goes: share of each program's kernels", bars))
         points = [(r.w.name, [(k["flops"] / k["bytes"], k["flops"] * k["launches"] / k["ms"] / 1e9)
@@ -264,6 +264,11 @@ class Compare:
             print(f"{w.name}: tgc {row.tgc.get('ms', 0):.3f} ms, {row.tgc.get('load')}; PyTorch {peer}; measured in "
                   f"{time.monotonic() - begun:.0f} s", *row.errors, sep="\n  ", flush=True)
         self.show()
+
+
+def label(kernel):
+    name, title = kernel["kernel"], kernel["title"]
+    return name if name.endswith(title) else f"{name} {title}"
 
 
 def words(s):

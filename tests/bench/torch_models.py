@@ -237,33 +237,33 @@ def decode(shape, prompt, contexts, dtype, mode, n):
     """Milliseconds a token after the prompt; "contexts" has those after others."""
     clean()
     torch.manual_seed(0)
-    with torch.device("cuda"):
-        torch.set_default_dtype(getattr(torch, {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[dtype]))
-        try:
+    torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
+    try:
+        with torch.device("cuda"):
             model = Model(shape)
             for block in model.blocks:
                 block.att.make_cache()
-        finally:
-            torch.set_default_dtype(torch.float32)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
-        def next_token(token, at):
-            return model(token, at=at).argmax(-1)
-        call = torch.compile(next_token, mode=COMPILE[mode], fullgraph=True) if mode in COMPILE else next_token
+    def next_token(token, at):
+        return model(token, at=at).argmax(-1)
+    call = torch.compile(next_token, mode=COMPILE[mode], fullgraph=True) if mode in COMPILE else next_token
 
-        def generate(start, k):
-            token, at = torch.zeros(1, 1, dtype=torch.long), torch.tensor([start])
-            for _ in range(k):
-                token, at = call(token, at).clone(), at + 1
+    def generate(start, k):
+        token, at = torch.zeros(1, 1, dtype=torch.long, device="cuda"), torch.tensor([start], device="cuda")
+        for _ in range(k):
+            token, at = call(token, at).clone(), at + 1
 
-        def per_token(start, k, rounds=3):
-            return seconds(lambda: generate(start, k), 1, rounds) / k
+    def per_token(start, k, rounds=3):
+        return seconds(lambda: generate(start, k), 1, rounds) / k
 
-        model(torch.randint(0, shape.vocab, (1, prompt)), at=torch.arange(prompt))
-        first = per_token(prompt, 1, 1)
-        per_token(prompt, 8, 1)
-        out = result(per_token(prompt, n), first)
-        out["contexts"] = {c: per_token(c, min(n, shape.ctx - c)) * 1e3 for c in contexts}
-        return out
+    model(torch.randint(0, shape.vocab, (1, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
+    first = per_token(prompt, 1, 1)
+    per_token(prompt, 8, 1)
+    out = result(per_token(prompt, n), first)
+    out["contexts"] = {c: per_token(c, min(n, shape.ctx - c)) * 1e3 for c in contexts}
+    return out
 
 
 def ceilings():

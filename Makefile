@@ -32,27 +32,33 @@ MODELS  := $(sort $(wildcard models/*.lua))
 all: $(BUILD)/tgc
 
 $(BUILD)/tgc: $(BUILD)/cli/main.o $(LIB)
-	$(CC) $(OPT) $(CFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(OPT) $(CFLAGS) -o $@ $< $(LIB) $(LIBS)
 
 $(LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJ))
 	@rm -f $@
 	@ar rcs $@ $^
 
+# V=1 shows the commands.
+Q = $(if $(V),,@echo "  $(if $(filter %.o,$@),CC,LD) $@";)
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
 
 # Kernel headers and models travel inside the binary.
 $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
 	@mkdir -p $(@D)
-	sh scripts/embed.sh "$(CUH) runtime/rt.h" "$(CPUH) runtime/rt.h" "$(MODELS)" > $@.tmp && mv $@.tmp $@
+	@sh scripts/embed.sh "$(CUH) runtime/rt.h" "$(CPUH) runtime/rt.h" "$(MODELS)" > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
 
 $(BUILD)/tests/%: tests/%.c tests/test.h $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -Itests -I. -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
+
+# The C kernels are built as generated code is.
+$(BUILD)/tests/test_cpu_kernels: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math -Icodegen/kernels -Iruntime
 
 # ---- for people ----------------------------------------------------------
 

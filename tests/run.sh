@@ -12,7 +12,7 @@ export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} OMP_NUM_
 run() {
         local name=$1 out=$build/check.out t0=$SECONDS rc
         shift
-        timeout -k 5 "${TEST_TIMEOUT:-400}" "$@" > "$out" 2> "$out.err" < /dev/null
+        timeout -k 5 "${TEST_TIMEOUT:-1200}" "$@" > "$out" 2> "$out.err" < /dev/null
         rc=$?
         local p f s
         p=$(grep -c '^ok ' "$out") f=$(grep -c '^not ok ' "$out") s=$(grep -c '^skip ' "$out")

@@ -84,13 +84,17 @@ static int on_token(void *user, int i, const int *token, int B)
 
 /* ---- the prompt ---- */
 
-static int prompt_ids(Gen *r, const char *text, size_t n, Err *e)
+/* file: where the text was read, NULL: the command line. */
+static int prompt_ids(Gen *r, const char *text, size_t n, const char *file, Err *e)
 {
-        int *ids, k, code = tokenizer_encode(r->tok, text, n, -1, &ids, &k, e);
+        Err why;
+        int *ids, k, code = tokenizer_encode(r->tok, text, n, -1, &ids, &k, &why);
+        if (code)
+                return err_set(e, code == TGC_BAD_FILE && !file ? TGC_USAGE : code, "%s: %s",
+                               file ? file : "--prompt", why.msg);
         for (int i = 0; i < k && !code; i++)
                 code = add_id(r, ids[i]);
-        if (!code)
-                free(ids);
+        free(ids);
         return code;
 }
 
@@ -100,7 +104,7 @@ static int empty_prompt(Gen *r, Err *e)
         int bos = tokenizer_bos(r->tok);
         if (bos >= 0)
                 return add_id(r, bos);
-        if (!prompt_ids(r, "\n", 1, NULL) && r->n)
+        if (!prompt_ids(r, "\n", 1, NULL, NULL) && r->n)
                 return TGC_OK;
         return err_set(e, TGC_USAGE, "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
 }
@@ -128,7 +132,7 @@ static int read_prompt(Gen *r, int vocab, Err *e)
                 text = from_file;
         }
         if (text && n)
-                code = prompt_ids(r, text, n, e);
+                code = prompt_ids(r, text, n, file, e);
         free(from_file);
         return code || r->n ? code : empty_prompt(r, e);
 }

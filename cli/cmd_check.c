@@ -19,6 +19,7 @@ typedef struct Check {
         double      tolerance;
         double     *x;                  /* one parameter, double */
         float      *f;                  /* and float */
+        float      *before;             /* all of them, as the optimiser has them */
         int         bad, compared;
         cJSON      *list;               /* for --json, else NULL */
 } Check;
@@ -176,6 +177,45 @@ static void check_loss(Check *c, Oracle *o, const char *program, const char *nam
                 result(c, program, name, rel_error(&x, want, 1, 0.01), c->tolerance);
 }
 
+/* What the optimiser works on. */
+static Part master(const Check *c) { return session_has_part(c->s, PART_MASTER) ? PART_MASTER : PART_WEIGHT; }
+
+static int remember(Check *c, Err *e)
+{
+        int code = TGC_OK;
+        c->before = malloc((c->m->n_all + 1) * sizeof *c->before);
+        if (!c->before)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %llu parameters", (unsigned long long)c->m->n_all);
+        for (int i = 0; i < c->m->n_params && !code; i++)
+                if (c->m->param[i].trainable)
+                        code = session_part_read(c->s, master(c), i, c->before + c->m->param[i].offset, e);
+        return code;
+}
+
+/* AdamW's first step, from the device's own gradients; the error is in learning rates. */
+static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
+{
+        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0;
+        int code = TGC_OK;
+        for (int i = 0; i < c->m->n_params && !code; i++) {
+                const Param *p = &c->m->param[i];
+                const float *old = c->before + p->offset;
+                float *g = (float *)c->x;               /* a double's room each */
+                if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e))
+                    || (code = session_part_read(c->s, master(c), i, c->f, e)))
+                        continue;
+                for (uint64_t k = 0; k < p->count; k++) {
+                        double d = scale * g[k], keep = p->offset + k < c->m->n_decay ? 1 - in->lr * in->weight_decay : 1;
+                        double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps), err = fabs(c->f[k] - want) / in->lr;
+                        if (!(err <= worst))
+                                worst = err;
+                }
+        }
+        if (!code)
+                result(c, "update", "parameters", worst, 1e-3);
+        return code;
+}
+
 static int check_step(Check *c, uint64_t seed, Err *e)
 {
         const Prog *p = program_find(session_program(c->s), "step");
@@ -192,12 +232,13 @@ static int check_step(Check *c, uint64_t seed, Err *e)
         if (!code)
                 code = random_ids(c, B * T, seed + 1, &targets, e);
         TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
-                .eps = 1e-8 };
-        if (!code && !(code = session_train_step(c->s, &in, &r, e))
-            && !(code = consult(c, &o, true, B, T, ids, targets, e))) {
+                .eps = 1e-8, .lr = 0.01, .weight_decay = 0.1, .clip = 0.5 };
+        if (!code && !(code = remember(c, e)) && !(code = consult(c, &o, true, B, T, ids, targets, e))
+            && !(code = session_train_step(c->s, &in, &r, e))) {
                 check_loss(c, o, "step", "loss", r.loss);
                 check_loss(c, o, "step", "aux_loss", r.aux_loss);
-                code = check_grads(c, o, e);
+                if (!(code = check_grads(c, o, e)))
+                        code = check_update(c, &in, r.grad_norm, e);
         }
         oracle_free(o);
         o = NULL;
@@ -331,6 +372,7 @@ int cmd_check(const Args *a, Err *e)
         session_close(c.s);
         free(c.x);
         free(c.f);
+        free(c.before);
         loaded_free(&l);
         return code;
 }

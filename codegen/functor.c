@@ -61,7 +61,9 @@ typedef struct F {
 } F;
 
 static int indent_of(int depth) { return 8 * depth; }
-#define LINE(d, ...) (text_add(&f->out->text, "%*s", indent_of(d), ""), text_add(&f->out->text, __VA_ARGS__), text_add(&f->out->text, "\n"))
+#define LINE(d, ...)                                                                                                 \
+        (text_add(&f->out->text, "%*s", indent_of(d), ""), text_add(&f->out->text, __VA_ARGS__),                     \
+         text_add(&f->out->text, "\n"))
 
 static bool internal(F *f, Ref r) { return f->dom_of[r] != 0; }
 
@@ -71,7 +73,8 @@ static int dom_child(F *f, int parent, DomKind kind, int64_t start, int64_t n)
 {
         Dom *p = &f->dom[parent], d = { kind, parent, p->loop, start, n, p->num, p->den, 0 };
         for (int i = 0; i < f->n_dom; i++)
-                if (f->dom[i].kind == kind && f->dom[i].parent == parent && f->dom[i].start == start && f->dom[i].n == n)
+                if (f->dom[i].kind == kind && f->dom[i].parent == parent && f->dom[i].start == start &&
+                    f->dom[i].n == n)
                         return i;
         if (f->n_dom == MAX_DOM) {
                 fprintf(stderr, "tgc: internal error: a kernel has too many domains\n");
@@ -96,7 +99,8 @@ static int dom_seen(F *f, Ref r)
         int d = f->dom_of[b] - 1;
         Span s;
         if (!span_of(f->g, r, b, f->dom[d].n, &s)) {
-                fprintf(stderr, "tgc: internal error: %%%s was fused through a view it cannot follow\n", f->g->node[r].name);
+                fprintf(stderr, "tgc: internal error: %%%s was fused through a view it cannot follow\n",
+                        f->g->node[r].name);
                 abort();
         }
         if (s.step == 2) {
@@ -171,7 +175,8 @@ static const char *dimc(F *f, Dim d)
 
 /* Sum of (x / inner % size) * stride over the axes [lo, hi), neighbours joined.
  * Returns whether the innermost step is 1 and its run's length. */
-static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const char *x, Text *out, int64_t *run_len, bool *zero)
+static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const char *x, Text *out, int64_t *run_len,
+                 bool *zero)
 {
         struct { Dim size, stride; } run[MAX_RANK];
         int n = 0;
@@ -183,8 +188,9 @@ static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const c
                 if (dim_eq(t->dim[i], DIM(1)))
                         continue;
                 bool z = stride[i].n == 0;
-                if (n && ((z && run[n - 1].stride.n == 0) ||
-                          (!z && run[n - 1].stride.n && dim_eq(stride[i], dim_mul(run[n - 1].stride, run[n - 1].size))))) {
+                if (n &&
+                    ((z && run[n - 1].stride.n == 0) ||
+                     (!z && run[n - 1].stride.n && dim_eq(stride[i], dim_mul(run[n - 1].stride, run[n - 1].size))))) {
                         run[n - 1].size = dim_mul(run[n - 1].size, t->dim[i]);
                 } else {
                         run[n].size = t->dim[i];
@@ -199,7 +205,8 @@ static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const c
                                 unit = true;
                                 *run_len = n == 1 ? 0 : run[0].size.n;
                         } else {
-                                f->align |= run[k].stride.n & 7 ? run[k].stride.n : 0;  /* collected as odd bits, see index_of */
+                                f->align |= run[k].stride.n & 7 ? run[k].stride.n
+                                                                : 0; /* collected as odd bits, see index_of */
                         }
                         text_add(out, " + ");
                         if (!one)
@@ -272,7 +279,8 @@ static void stretch(const Access *a, const Type *t, Dim *stride)
 {
         for (int i = 0; i < t->rank; i++) {
                 int j = i - (t->rank - a->t.rank);
-                stride[i] = j < 0 || (dim_eq(a->t.dim[j], DIM(1)) && !dim_eq(t->dim[i], DIM(1))) ? DIM(0) : a->stride[j];
+                stride[i] =
+                        j < 0 || (dim_eq(a->t.dim[j], DIM(1)) && !dim_eq(t->dim[i], DIM(1))) ? DIM(0) : a->stride[j];
         }
 }
 
@@ -401,7 +409,8 @@ static void emit_plain_head(F *f, int depth)
         }
         subst(col, sizeof col, ix.col[0] ? ix.col : "0", "(col + j)");
         LINE(depth, "for (int j = 0; j < %s; j++)", f->cuda ? "V" : "n");
-        LINE(depth + 1, f->cuda ? "v[j] = to_float(%s);" : "v[j] = %s;", f->cuda ? fmt(f, "p[%s]", col) : to_float(dt, fmt(f, "p[%s]", col), f));
+        LINE(depth + 1, f->cuda ? "v[j] = to_float(%s);" : "v[j] = %s;",
+             f->cuda ? fmt(f, "p[%s]", col) : to_float(dt, fmt(f, "p[%s]", col), f));
         f->out->bytes += f->elems * dt_size[dt];
 }
 
@@ -434,7 +443,8 @@ static Load *load_of(F *f, Ref r, Ref in)
                         stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
                 index_of(f, &shape, stride, acc.off, cols, &ix);
                 if (each) {
-                        const char *at = fmt(f, "(long)%s * %s%s%s", each_text, dimc(f, s0), ix.col[0] ? " + " : "", ix.col);
+                        const char *at =
+                                fmt(f, "(long)%s * %s%s%s", each_text, dimc(f, s0), ix.col[0] ? " + " : "", ix.col);
                         snprintf(ix.col, sizeof ix.col, "%s", at);
                         ix.vector = ix.scalar = false;
                 } else {
@@ -549,7 +559,8 @@ static const char *var(F *f, Ref r, int k)
 {
         const Dom *d = &f->dom[f->dom_of[r] - 1];
         if (!f->f->head && r == f->f->root)
-                return f->cuda ? fmt(f, "v[%s]", lane(f, f->dom_of[r] - 1, k)) : fmt(f, "v[%s]", lane(f, f->dom_of[r] - 1, k));
+                return f->cuda ? fmt(f, "v[%s]", lane(f, f->dom_of[r] - 1, k))
+                               : fmt(f, "v[%s]", lane(f, f->dom_of[r] - 1, k));
         return is_pair(d) ? fmt(f, "%s_%d", name_of(f, r), k) : name_of(f, r);
 }
 
@@ -572,7 +583,8 @@ static const char *virtual_text(F *f, Ref b, const Type *shape, int d, int k)
         stretch(&acc, shape, stride);
         index_of(f, shape, stride, 0, f->dom[d].n, &ix);
         f->align = keep;
-        subst(col, sizeof col, ix.col[0] ? ix.col : "0", f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
+        subst(col, sizeof col, ix.col[0] ? ix.col : "0",
+              f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
         const char *at = fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col);
         if (x->op == OP_LAST_ROW)
                 return fmt(f, "(float)((%s) * %s + %s - 1)", at, dimc(f, DIM_SYM(SYM_T)), dimc(f, DIM_SYM(SYM_T)));
@@ -592,7 +604,8 @@ static const char *operand(F *f, Ref r, int j, int k)
                 int s = dom_seen(f, in), home = f->dom_of[b] - 1;
                 if (f->dom[s].loop != f->dom[home].loop) {      /* behind a slice */
                         const char *arr = !f->f->head && b == f->f->root ? "v" : fmt(f, "%s_v", name_of(f, b));
-                        const char *idx = lane(f, f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s, f->dom[s].kind == DOM_HALF ? 2 * k + (int)f->dom[s].start : k);
+                        const char *idx = lane(f, f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s,
+                                               f->dom[s].kind == DOM_HALF ? 2 * k + (int)f->dom[s].start : k);
                         if (!f->cuda)
                                 idx = fmt(f, "%s + o%d", idx, f->dom[s].loop);
                         return fmt(f, "%s[%s]", arr, idx);
@@ -657,11 +670,13 @@ static const char *expr(F *f, Ref r, int k)
                 plain_strides(&n->type, stride);
                 index_of(f, &n->type, stride, 0, f->dom[d].n, &ix);
                 f->align = keep;
-                subst(col, sizeof col, ix.col[0] ? ix.col : "0", f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
+                subst(col, sizeof col, ix.col[0] ? ix.col : "0",
+                      f->cuda ? fmt(f, "(%s + %s)", first_col(f, d), lane(f, d, k)) : col_at(f, d, k));
                 char p[32];
                 num_text(n->a.drop.p, p);
-                return fmt(f, "dropout(%s, %sf, %lldu, (unsigned long long)(%s + %s), %s)", operand(f, r, 0, k), strpbrk(p, ".en") ? p : "0.",
-                           (long long)n->a.drop.id, ix.row[0] ? ix.row + 3 : "0", col, f->cuda ? "a.rt" : "a->rt");
+                return fmt(f, "dropout(%s, %sf, %lldu, (unsigned long long)(%s + %s), %s)", operand(f, r, 0, k),
+                           strpbrk(p, ".en") ? p : "0.", (long long)n->a.drop.id, ix.row[0] ? ix.row + 3 : "0", col,
+                           f->cuda ? "a.rt" : "a->rt");
         }
         default:
                 scalar_text(f, r, k, &t);
@@ -702,13 +717,13 @@ static void rope_lines(F *f, int depth, Ref r, int k)
         LINE(depth, "float %s, %s;", y0, y1);
         if (rot < D) {
                 LINE(depth, "if (%s %% %lld < %lld)", col, (long long)D, (long long)rot);
-                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
-                     col, (long long)D, y0, y1);
+                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1,
+                     n->a.rope.back ? "-" : "", pos, freq, col, (long long)D, y0, y1);
                 LINE(depth, "else");
                 LINE(depth + 1, "%s = %s, %s = %s;", y0, x0, y1, x1);
         } else {
-                LINE(depth, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
-                     col, (long long)D, y0, y1);
+                LINE(depth, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1,
+                     n->a.rope.back ? "-" : "", pos, freq, col, (long long)D, y0, y1);
         }
 }
 
@@ -729,12 +744,15 @@ static void store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 const Type *s = &NODE(g, n->in[0])->type, *t = &NODE(g, n->in[1])->type;
                 int64_t cols = s->dim[2].n * s->dim[3].n, m = cols | 8;
                 const char *T = dimc(f, DIM_SYM(SYM_T)), *S = dimc(f, s->dim[1]), *tok = token(f, t, f->dom[d].n);
-                Dim stride[MAX_RANK] = { [2] = s->dim[3], [3] = DIM(1) };       /* within a token; its place is the cache's */
+                Dim stride[MAX_RANK] = {
+                        [2] = s->dim[3], [3] = DIM(1)
+                }; /* within a token; its place is the cache's */
                 m &= -m;
                 f->align = m < f->align ? m : f->align;
                 index_of(f, t, stride, 0, f->dom[d].n, ix);
                 const char *seq = strcmp(T, "1") ? fmt(f, "(%s) / %s", tok, T) : fmt(f, "(%s)", tok);
-                const char *place = fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", seq, S, position(f, tok), (long long)cols, ix->row);
+                const char *place = fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", seq, S, position(f, tok),
+                                        (long long)cols, ix->row);
                 snprintf(ix->row, sizeof ix->row, "%s", place);
                 *ptr = member(f, arg_of(f->e, f->a, n->in[0], true));
                 *dt = s->dt;
@@ -770,7 +788,8 @@ static void collect(F *f, int loop)
                         Ref b = value_base(f->g, n->in[j]);
                         if (is_virtual(f->g, b) || internal(f, b))
                                 continue;
-                        if ((n->op == OP_GATHER && j) || (n->op == OP_ROPE && j) || ((n->op == OP_ACCUM || n->op == OP_APPEND) && !j))
+                        if ((n->op == OP_GATHER && j) || (n->op == OP_ROPE && j) ||
+                            ((n->op == OP_ACCUM || n->op == OP_APPEND) && !j))
                                 continue;
                         load_of(f, r, n->in[j]);
                 }
@@ -797,8 +816,8 @@ static void emit_stores(F *f, int depth, Ref r)
                 return;
         subst(col, sizeof col, ix.col[0] ? ix.col : "0", first_col(f, d));
         if (ix.vector || ix.scalar) {
-                LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store", width(f, d), ptr, ix.row, col, src,
-                     accum ? more ? ", true" : fmt(f, ", %s > 0", rt(f, "micro")) : "");
+                LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store", width(f, d), ptr, ix.row, col,
+                     src, accum ? more ? ", true" : fmt(f, ", %s > 0", rt(f, "micro")) : "");
         } else {
                 subst(col, sizeof col, ix.col, fmt(f, "(%s + j)", first_col(f, d)));
                 LINE(depth, "for (int j = 0; j < %s; j++)", width(f, d));
@@ -820,7 +839,10 @@ static void store_lane(F *f, int depth, Ref r, int k, const char *value)
         subst(col, sizeof col, ix.col[0] ? ix.col : "0", col_at(f, d, k));
         const char *at = fmt(f, "%s_w[%s]", name_of(f, r), col);
         if (op == OP_ACCUM)
-                LINE(depth, "%s = %s%s;", at, NODE(f->g, r)->a.accum.more ? fmt(f, "%s + ", at) : fmt(f, "(%s > 0 ? %s : 0.f) + ", rt(f, "micro"), at), value);
+                LINE(depth, "%s = %s%s;", at,
+                     NODE(f->g, r)->a.accum.more ? fmt(f, "%s + ", at)
+                                                 : fmt(f, "(%s > 0 ? %s : 0.f) + ", rt(f, "micro"), at),
+                     value);
         else
                 LINE(depth, "%s = %s;", at, from_float(dt, value, f));
 }
@@ -868,7 +890,10 @@ static void emit_loop(F *f, int loop, int depth)
                 if (f->dom[d].loop != loop)
                         continue;
                 if (f->cuda ? written(f, r) || f->exported[r] : f->exported[r])
-                        LINE(depth, "float %s_v[%s];", name_of(f, r), f->cuda ? width(f, d) : f->dom[d].num > f->dom[d].den ? "2 * TGC_SEG" : "TGC_SEG");
+                        LINE(depth, "float %s_v[%s];", name_of(f, r),
+                             f->cuda                         ? width(f, d)
+                             : f->dom[d].num > f->dom[d].den ? "2 * TGC_SEG"
+                                                             : "TGC_SEG");
                 if (!f->cuda && written(f, r)) {
                         Index ix;
                         const char *ptr;
@@ -907,7 +932,8 @@ static void emit_loop(F *f, int loop, int depth)
                                         if (k % 2 == 0)
                                                 rope_lines(f, depth + 1, r, k);
                                 } else {
-                                        LINE(depth + 1, "float %s = %s;%s", var(f, r, k), expr(f, r, k), k ? "" : fmt(f, "   // %s", note(f, r)));
+                                        LINE(depth + 1, "float %s = %s;%s", var(f, r, k), expr(f, r, k),
+                                             k ? "" : fmt(f, "   // %s", note(f, r)));
                                 }
                         }
                         for (int k = 0; k < lanes; k++) {
@@ -933,7 +959,9 @@ static void emit_loop(F *f, int loop, int depth)
                 const Dom *x = &f->dom[d];
                 if (x->kind != DOM_SLICE || d == loop || f->dom[x->parent].loop != loop)
                         continue;
-                const char *c = x->parent == loop || f->dom[x->parent].num == f->dom[x->parent].den ? (loop ? fmt(f, "c%d", loop) : "col") : "col";
+                const char *c = x->parent == loop || f->dom[x->parent].num == f->dom[x->parent].den
+                                        ? (loop ? fmt(f, "c%d", loop) : "col")
+                                        : "col";
                 int64_t end = x->start + x->n, m = x->start | x->n | 8;
                 m &= -m;
                 f->align = m < f->align ? m : f->align;
@@ -943,14 +971,16 @@ static void emit_loop(F *f, int loop, int depth)
                         else if (end == f->dom[x->parent].n)
                                 LINE(depth, "if (%s >= %lld) {", c, (long long)x->start);
                         else
-                                LINE(depth, "if (%s >= %lld && %s < %lld) {", c, (long long)x->start, c, (long long)end);
+                                LINE(depth, "if (%s >= %lld && %s < %lld) {", c, (long long)x->start, c,
+                                     (long long)end);
                         LINE(depth + 1, "const int c%d = %s - %lld;", d, c, (long long)x->start);
                 } else {
                         const char *n = loop ? fmt(f, "n%d", loop) : "n";
                         LINE(depth, "if (%s < %lld && %s + %s > %lld) {", c, (long long)end, c, n, (long long)x->start);
-                        LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;", d, c, (long long)x->start,
-                             (long long)x->start, c, d, c, d, (long long)x->start);
-                        LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d, c, n, (long long)end, (long long)end, c, d, n, d);
+                        LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;", d, c,
+                             (long long)x->start, (long long)x->start, c, d, c, d, (long long)x->start);
+                        LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d, c, n,
+                             (long long)end, (long long)end, c, d, n, d);
                 }
                 emit_loop(f, d, depth + 1);
                 LINE(depth, "}");
@@ -999,10 +1029,17 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
         out->maxv = (int)v;
         out->bytes = slot_bytes(f);
         if (f->cuda) {
-                text_add(&out->text, "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args &a;\n", name, out->maxv, out->minv);
-                text_add(&out->text, "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n");
+                text_add(&out->text,
+                         "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
+                         "&a;\n",
+                         name, out->maxv, out->minv);
+                text_add(&out->text, "        template <int V> __device__ __forceinline__ void operator()(int row, "
+                                     "int col, float (&v)[V]) const\n        {\n");
         } else {
-                text_add(&out->text, "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n", name);
+                text_add(&out->text,
+                         "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "
+                         "\1_args *a = args;\n",
+                         name);
                 text_add(&out->text, "        (void)row, (void)col, (void)n, (void)v, (void)a;\n");
         }
         int d = f->cuda ? 2 : 1;

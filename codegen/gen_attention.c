@@ -9,7 +9,8 @@
 typedef struct AttRow { const char *name, *kind, *cls; int maxd, bm, bn, sub, cols, threads, minb; } AttRow;
 
 static const AttRow rows[] = {
-#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) { #name, #kind, #cls, maxd, bm, bn, sub, cols, threads, minb },
+#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem)                                      \
+        { #name, #kind, #cls, maxd, bm, bn, sub, cols, threads, minb },
 #include "attention_tiles.def"
 #undef ATT_TILE
 };
@@ -119,9 +120,13 @@ static void describe(Att *t, Build *b, const char *lse)
         if (a->att.alibi && extra)
                 slopes = plain_arg(e, b, extra);
         if (cuda) {
-                text_add(&b->decl, "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC = %d, WINDOW = %lld;\n"
-                         "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, CACHED = %s;\n", (long long)t->D, (long long)t->H,
-                         (long long)t->K, t->vec, (long long)a->att.window, real(e, a->att.scale), a->att.causal ? "true" : "false", t->cached ? "true" : "false");
+                text_add(&b->decl,
+                         "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
+                         "= %d, WINDOW = %lld;\n"
+                         "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, "
+                         "CACHED = %s;\n",
+                         (long long)t->D, (long long)t->H, (long long)t->K, t->vec, (long long)a->att.window,
+                         real(e, a->att.scale), a->att.causal ? "true" : "false", t->cached ? "true" : "false");
                 if (a->att.softcap)
                         text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n", real(e, a->att.softcap));
                 if (a->att.mask)
@@ -129,18 +134,33 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (a->att.alibi)
                         text_add(&b->decl, "        static constexpr bool ALIBI = true;\n");
                 if (a->att.p)
-                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n        static constexpr unsigned DROP_ID = %lldu;\n", real(e, a->att.p), (long long)a->att.id);
+                        text_add(&b->decl,
+                                 "        static constexpr float DROPOUT = %s;\n        static constexpr unsigned "
+                                 "DROP_ID = %lldu;\n",
+                                 real(e, a->att.p), (long long)a->att.id);
                 text_add(&b->decl, "};\n\n");
-                build_line(b, "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, %s, %s, 1, %s };", c_type(t->dt), q.arg, k.arg,
-                           v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb, mt, slopes);
+                build_line(b,
+                           "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
+                           "%s, %s, 1, %s };",
+                           c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb,
+                           mt, slopes);
         } else {
                 const char *y = ty(t->dt);
-                text_add(&b->decl, "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
-                text_add(&b->decl, "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, .k = { %s, %s, %s, %s, %s },\n",
-                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b, k.t, k.h);
-                text_add(&b->decl, "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, .cached = %d, .window = %lld,\n",
-                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap), (long long)a->att.causal, t->cached, (long long)a->att.window);
-                text_add(&b->decl, "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id = %lldu, .lse = %s };\n}\n\n",
+                text_add(&b->decl,
+                         "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
+                text_add(&b->decl,
+                         "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
+                         ".k = { %s, %s, %s, %s, %s },\n",
+                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b,
+                         k.t, k.h);
+                text_add(&b->decl,
+                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
+                         ".cached = %d, .window = %lld,\n",
+                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
+                         (long long)a->att.causal, t->cached, (long long)a->att.window);
+                text_add(&b->decl,
+                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
+                         "= %lldu, .lse = %s };\n}\n\n",
                          slopes, mask, mb, mt, real(e, a->att.p), (long long)(a->att.p ? a->att.id : 0), lse);
         }
 }
@@ -150,15 +170,18 @@ static double att_flops(Att *t, double products)
         Emit *e = t->e;
         const Type *q = &NODE(e->g, t->n->in[0])->type;
         double T = (double)dim_most(e, q->dim[1]), S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
-        return products * 2.0 * (double)dim_most(e, q->dim[0]) * (double)t->H * T * S * (double)t->D * (t->n->a.att.causal && !t->cached ? 0.5 : 1.0);
+        return products * 2.0 * (double)dim_most(e, q->dim[0]) * (double)t->H * T * S * (double)t->D *
+               (t->n->a.att.causal && !t->cached ? 0.5 : 1.0);
 }
 
 static double att_bytes(Att *t, int64_t q_like, int64_t kv_like)
 {
         Emit *e = t->e;
         const Type *q = &NODE(e->g, t->n->in[0])->type;
-        double B = (double)dim_most(e, q->dim[0]), T = (double)dim_most(e, q->dim[1]), S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
-        return B * (double)t->D * dt_size[t->dt] * ((double)q_like * (double)t->H * T + (double)kv_like * (double)t->K * S);
+        double B = (double)dim_most(e, q->dim[0]), T = (double)dim_most(e, q->dim[1]),
+               S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
+        return B * (double)t->D * dt_size[t->dt] *
+               ((double)q_like * (double)t->H * T + (double)kv_like * (double)t->K * S);
 }
 
 static const char *tile_text(Emit *e, int r)
@@ -183,7 +206,8 @@ static void forward(Emit *e, const Group *gr)
         Ref lse = item_of(e, gr->anchor, 1);
         const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
-        Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention", few ? "attention_decode" : "attention");
+        Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention",
+                              few ? "attention_decode" : "attention");
         describe(&t, &b, is_cuda(e) || !lse ? "NULL" : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
         if (!is_cuda(e)) {
                 build_functor(&b, &gr->tail[0], "tail");
@@ -193,7 +217,8 @@ static void forward(Emit *e, const Group *gr)
                 return;
         }
         if (few) {
-                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]), per = T * (t.H / t.K), S = e->g->sizes.v[SYM_S];
+                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]), per = T * (t.H / t.K),
+                        S = e->g->sizes.v[SYM_S];
                 int r = 1, splits = 1;
                 while (r < per && r < 8)
                         r *= 2;
@@ -205,29 +230,17 @@ static void forward(Emit *e, const Group *gr)
                 b.smem = 4 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
                 text_add(&b.decl, "typedef AttDecode<%d, %d, 128> \1_tile;\n\n", r, splits);
-                if (splits == 1) {
-                        build_functor(&b, &gr->tail[0], "tail");
-                        build_line(&b, "\1_tail tail = { a };");
-                        build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, (float *)0, B, T, rt, tile, smem, tail);", type);
-                        build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(t.K * ((per + r - 1) / r))));
-                        return;
+                int64_t groups = t.K * ((per + r - 1) / r);
+                build_functor(&b, &gr->tail[0], "tail");
+                build_line(&b, "\1_tail tail = { a };");
+                const char *parts = "(float *)0", *done = "(int *)0";
+                if (splits > 1) {
+                        int work = work_new(e, DIM(B * T * t.H * splits * record), 4), count = work_keep(e, DIM(B * groups), 4, "attention_done");
+                        parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, "float", "parts"));
+                        done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }
-                int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
-                const char *w = arg_work(e, &b.args, work, "float", "parts");
-                text_add(&b.decl, "struct \1_none {\n        static constexpr int MAXV = 4, MINV = 1;\n        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}\n};\n\n");
-                build_line(&b, "\1_none tail;");
-                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, a.%s, B, T, rt, tile, smem, tail);", type, w);
-                build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(t.K * ((per + r - 1) / r) * splits)));
-                Build c = build_start(e, gr, "attention_decode", "attention_combine");
-                describe(&t, &c, NULL);
-                text_free(&c.body);
-                c.args.n = 0;
-                w = arg_work(e, &c.args, work, "float", "parts");
-                build_functor(&c, &gr->tail[0], "tail");
-                c.threads = 128;
-                build_line(&c, "\1_tail tail = { a };");
-                build_line(&c, "attention_combine_task<\1_att, %d, 128>(a.%s, B, T, tile, tail);", splits, w);
-                build_end(&c, arena_fmt(e->tmp, "ceil(%lld/4)", (long long)(B * T * t.H)));
+                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, tail);", type, parts, done);
+                build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits)));
                 return;
         }
         int r = row_for("FWD", t.mma, (int)t.D);
@@ -265,15 +278,19 @@ static void backward(Emit *e, const Group *gr)
                         describe(&t, &b, arena_fmt(e->tmp, "(float *)%s", plain_arg(e, &b, t.n->in[4])));
                         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
                         b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = att_bytes(&t, 3, 3);
-                        const char *heads = arena_fmt(e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ", o.arg, ty(o.dt),
-                                                      o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
+                        const char *heads = arena_fmt(
+                                e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
+                                o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
                         if (kv) {
                                 build_functor(&b, &gr->tail[1], "tail_k");
                                 build_functor(&b, &gr->tail[2], "tail_v");
-                                cpu_loop(&b, "attention_grad_kv_tiles", heads, "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
+                                cpu_loop(&b, "attention_grad_kv_tiles", heads,
+                                         "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, "
+                                         "\1_tail_v);");
                         } else {
                                 build_functor(&b, &gr->tail[0], "tail");
-                                cpu_loop(&b, "attention_grad_q_tiles", heads, "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
+                                cpu_loop(&b, "attention_grad_q_tiles", heads,
+                                         "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
                         }
                         build_end(&b, "1");
                 }
@@ -289,12 +306,14 @@ static void backward(Emit *e, const Group *gr)
         const char *w = arg_work(e, &b.args, work, "float", "delta");
         b.bytes = att_bytes(&t, 2, 0);
         build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);
-        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", type, o.arg, d.arg, w);
+        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", type, o.arg, d.arg,
+                   w);
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, all), delta_rows(&t)));
         for (int kv = 1; kv >= 0; kv--) {
                 int r = row_for(kv ? "DKV" : "DQ", t.mma, (int)t.D);
                 if (r < 0)
-                        error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
+                        error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
+                                 (long long)t.D);
                 b = build_start(e, gr, "attention_grad", kv ? "attention_grad_kv" : "attention_grad_q");
                 describe(&t, &b, NULL);
                 d = operand(e, &b, t.n->in[5]);
@@ -310,12 +329,18 @@ static void backward(Emit *e, const Group *gr)
                         build_functor(&b, &gr->tail[2], "tail_v");
                         build_line(&b, "\1_tail_k tail_k = { a };");
                         build_line(&b, "\1_tail_v tail_v = { a };");
-                        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, tail_k, tail_v);", type, tile_text(e, r), d.arg, lse, w);
+                        build_line(&b,
+                                   "attention_dkv_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, "
+                                   "tail_k, tail_v);",
+                                   type, tile_text(e, r), d.arg, lse, w);
                         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.K, Tg, rows[r].bm));
                 } else {
                         build_functor(&b, &gr->tail[0], "tail");
                         build_line(&b, "\1_tail tail = { a };");
-                        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), d.arg, lse, w);
+                        build_line(&b,
+                                   "attention_dq_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, "
+                                   "tail);",
+                                   type, tile_text(e, r), d.arg, lse, w);
                         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
                 }
         }

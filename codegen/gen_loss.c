@@ -27,18 +27,28 @@ typedef struct Loss {
         bool first;
 } Loss;
 
-static const char *scratch_arg(Loss *l, Build *b) { return arg_work(l->e, &b->args, l->scratch, c_type(l->dt), "logits"); }
+static const char *scratch_arg(Loss *l, Build *b)
+{
+        return arg_work(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
+}
 
 /* A tail that stores to `to` (element text) or adds to it. */
 static void tail_text(Build *b, bool cuda, const char *what, const char *pre_cuda, const char *pre_c)
 {
         if (cuda)
-                text_add(&b->decl, "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args &a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n%s"
-                         "                %s\n        }\n};\n\n", pre_cuda, what);
+                text_add(&b->decl,
+                         "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args "
+                         "&a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&v)[V]) const\n        {\n%s"
+                         "                %s\n        }\n};\n\n",
+                         pre_cuda, what);
         else
-                text_add(&b->decl, "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n%s"
-                         "        %s\n}\n\n", pre_c, what);
+                text_add(&b->decl,
+                         "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        "
+                         "const \1_args *a = args;\n%s"
+                         "        %s\n}\n\n",
+                         pre_c, what);
 }
 
 static int column_v(int64_t n, int most)
@@ -57,7 +67,8 @@ static void fix_maxv(Build *b, int v)
 }
 
 /* One product of the chunk: M x N over K; text of both operands. */
-static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw, bool tb, int64_t M, int64_t N, int64_t K, int align)
+static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
+                    bool tb, int64_t M, int64_t N, int64_t K, int align)
 {
         Emit *e = l->e;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
@@ -68,13 +79,21 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
                 build_line(b, "\1_tail tail = { a };");
-                build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);", c_type(l->dt), t->name,
-                           ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w, ldw, (long long)M, (long long)N, (long long)K);
-                build_end(b, arena_fmt(e->tmp, "%lld", (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
+                build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);",
+                           c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
+                           ldw, (long long)M, (long long)N, (long long)K);
+                build_end(b, arena_fmt(e->tmp, "%lld",
+                                       (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(b, arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N, (long long)K), b->flops,
-                               arena_fmt(e->tmp, "matmul_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, %lld, %lld, %lld, tile, &a, \1_tail);",
-                                         a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M, (long long)N, (long long)K));
+                build_cpu_loop(b,
+                               arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,
+                                         (long long)K),
+                               b->flops,
+                               arena_fmt(e->tmp,
+                                         "matmul_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
+                                         "%lld, %lld, %lld, tile, &a, \1_tail);",
+                                         a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M, (long long)N,
+                                         (long long)K));
                 build_end(b, "1");
         }
 }
@@ -106,21 +125,35 @@ static void logits(Loss *l)
         if (l->bias) {
                 Access ba;
                 access_of(e->g, e->place, l->bias, &ba);
-                const char *bias = plain_arg(e, &b, l->bias), *in = cuda ? bias : arena_fmt(e->tmp, "(a->%s + %lld)", arg_of(e, &b.args, ba.base, false), (long long)ba.off);
-                tail_text(&b, cuda, cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
-                                         : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld),
-                          arena_fmt(e->tmp, "                float bias[V];\n                load<V>(bias, %s + col);\n                for (int j = 0; j < V; j++)\n"
-                                    "                        v[j] += bias[j];\n", in),
-                          arena_fmt(e->tmp, "        float bias[TGC_SEG];\n        load_%s(bias, %s + col, n);\n        for (int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
+                const char *bias = plain_arg(e, &b, l->bias),
+                           *in = cuda ? bias
+                                      : arena_fmt(e->tmp, "(a->%s + %lld)", arg_of(e, &b.args, ba.base, false),
+                                                  (long long)ba.off);
+                tail_text(&b, cuda,
+                          cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                               : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
+                                           (long long)l->ld),
+                          arena_fmt(e->tmp,
+                                    "                float bias[V];\n                load<V>(bias, %s + col);\n      "
+                                    "          for (int j = 0; j < V; j++)\n"
+                                    "                        v[j] += bias[j];\n",
+                                    in),
+                          arena_fmt(e->tmp,
+                                    "        float bias[TGC_SEG];\n        load_%s(bias, %s + col, n);\n        for "
+                                    "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
                                     c_type(NODE(e->g, ba.base)->type.dt), in));
         } else {
-                tail_text(&b, cuda, cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
-                                         : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld), "", "");
+                tail_text(&b, cuda,
+                          cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                               : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
+                                           (long long)l->ld),
+                          "", "");
         }
         fix_maxv(&b, column_v(l->V, 8));
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C, bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m));
+        product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
+                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m));
 }
 
 static void losses(Loss *l, bool grad)
@@ -138,12 +171,19 @@ static void losses(Loss *l, bool grad)
                 FunctorText d = build_functor(&b, &l->gr->head[3], "dloss_all");
                 long long r0 = d.bytes > 0 ? (long long)l->r0 : 0;      /* a scalar needs no row */
                 if (cuda)
-                        text_add(&b.decl, "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args &a;\n"
-                                 "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n"
-                                 "                \1_dloss_all all = { a };\n                all(row + %lld, col, v);\n        }\n};\n\n", r0);
+                        text_add(&b.decl,
+                                 "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
+                                 "\1_args &a;\n"
+                                 "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                                 "col, float (&v)[V]) const\n        {\n"
+                                 "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
+                                 "v);\n        }\n};\n\n",
+                                 r0);
                 else
-                        text_add(&b.decl, "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
-                                 "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n", r0);
+                        text_add(&b.decl,
+                                 "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
+                                 "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
+                                 r0);
         }
         shift(&b, targets, l->r0 * 4);
         build_shift(&b, loss, l->r0 * 4);
@@ -153,22 +193,31 @@ static void losses(Loss *l, bool grad)
         if (cuda) {
                 if (grad) {
                         build_line(&b, "\1_dloss dloss = { a };");
-                        build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);", c_type(l->dt), (long long)l->V,
-                                   th, s, (long long)l->ld, targets, loss, lse);
+                        build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
+                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
                 } else {
-                        build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);", c_type(l->dt), (long long)l->V, th, s,
-                                   (long long)l->ld, targets, loss, lse);
+                        build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
+                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
                 }
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
                 return;
         }
-        text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n"
-                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n", c_type(l->dt), s, (long long)l->ld);
+        text_add(&b.decl,
+                 "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const "
+                 "\1_args *a = args;\n"
+                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                 c_type(l->dt), s, (long long)l->ld);
         if (grad)
-                tail_text(&b, false, arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s, (long long)l->ld), "", "");
+                tail_text(&b, false,
+                          arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
+                                    (long long)l->ld),
+                          "", "");
         build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
-                       grad ? arena_fmt(e->tmp, "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head, \1_dloss, \1_tail);", (long long)l->V, targets, loss, lse)
-                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head);", (long long)l->V, targets, loss, lse));
+                       grad ? arena_fmt(e->tmp,
+                                        "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head, \1_dloss, \1_tail);",
+                                        (long long)l->V, targets, loss, lse)
+                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head);", (long long)l->V,
+                                        targets, loss, lse));
         build_end(&b, "1");
 }
 
@@ -181,12 +230,16 @@ static void grad_x(Loss *l)
         DType out = NODE(e->g, l->dx)->type.dt;
         mat_of(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
-        tail_text(&b, is_cuda(e), is_cuda(e) ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", dx, (long long)l->C)
-                                             : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx, (long long)l->C), "", "");
+        tail_text(&b, is_cuda(e),
+                  is_cuda(e) ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", dx, (long long)l->C)
+                             : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx,
+                                         (long long)l->C),
+                  "", "");
         fix_maxv(&b, column_v(l->C, 8));
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m));
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
+                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m));
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -198,7 +251,9 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
         for (int i = 0; i < t->n_nodes; i++) {
                 const Node *a = NODE(e->g, t->node[i]);
                 if (a->op == OP_ACCUM) {
-                        *flag = !l->first || a->a.accum.more ? "true" : is_cuda(e) ? "a.rt->micro > 0" : "a->rt->micro > 0";
+                        *flag = !l->first || a->a.accum.more ? "true"
+                                : is_cuda(e)                 ? "a.rt->micro > 0"
+                                                             : "a->rt->micro > 0";
                         return arg_grad(e, &b->args, a->in[0]);
                 }
         }
@@ -211,8 +266,12 @@ static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_
 {
         bool cuda = is_cuda(l->e);
         const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-        tail_text(b, cuda, cuda ? arena_fmt(l->e->tmp, "%saccumulate<V>(a.%s + (long)row * %lld + col, v, %s);", guard, to, (long long)cols, flag)
-                                : arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to, (long long)cols, flag), "", "");
+        tail_text(b, cuda,
+                  cuda ? arena_fmt(l->e->tmp, "%saccumulate<V>(a.%s + (long)row * %lld + col, v, %s);", guard, to,
+                                   (long long)cols, flag)
+                       : arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
+                                   (long long)cols, flag),
+                  "", "");
         fix_maxv(b, column_v(cols, 8));
 }
 
@@ -228,8 +287,8 @@ static void grad_w(Loss *l, int index)
         sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld, false, l->ld, l->C, l->rc,
-                bytes16(l->dt, m & -m));
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
+                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m));
 }
 
 static void grad_bias(Loss *l, int index)
@@ -242,20 +301,29 @@ static void grad_bias(Loss *l, int index)
         sum_tail(l, &b, to, flag, 0, 0);
         fix_maxv(&b, 1);
         if (cuda) {
-                text_add(&b.decl, "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args &a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n        {\n"
-                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n", s, (long long)l->ld);
+                text_add(&b.decl,
+                         "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
+                         "&a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&v)[V]) const\n        {\n"
+                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n",
+                         s, (long long)l->ld);
                 b.threads = 256;
                 b.smem = 32 * 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "column_sum_task<%lld, 32, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V, (long long)l->rc);
+                build_line(&b, "column_sum_task<%lld, 32, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V,
+                           (long long)l->rc);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)l->V));
         } else {
-                text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const \1_args *a = args;\n"
-                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n", c_type(l->dt), s, (long long)l->ld);
+                text_add(&b.decl,
+                         "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        "
+                         "const \1_args *a = args;\n"
+                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                         c_type(l->dt), s, (long long)l->ld);
                 build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
-                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_head, \1_tail);", (long long)l->rc, (long long)l->V));
+                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_head, \1_tail);",
+                                         (long long)l->rc, (long long)l->V));
                 build_end(&b, "1");
         }
 }

@@ -134,8 +134,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         b->bytes += (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
                 build_cpu_loop(b, arena_fmt(e->tmp, "matvec_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
-                               arena_fmt(e->tmp, "matvec_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, &a, \1_head, %s, \1_tail);",
-                                         norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K, gain ? "\1_gain" : "NULL"));
+                               arena_fmt(e->tmp,
+                                         "matvec_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
+                                         "&a, \1_head, %s, \1_tail);",
+                                         norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
+                                         gain ? "\1_gain" : "NULL"));
                 build_end(b, "1");
                 return;
         }
@@ -143,20 +146,24 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         build_line(b, "\1_tail tail = { a };");
         b->waits = true;
         b->threads = 256;
-        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s);", norm, align, w.arg, w.ld, eps, gain ? ", \1_gain{ a }" : "");
+        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s);", norm, align, w.arg,
+                                     w.ld, eps, gain ? ", \1_gain{ a }" : "");
         if (tb) {
-                int rows = M > 1 ? 4 : 2, split = 1;    /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
+                int rows = M > 1 ? 4 : 2,
+                    split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
                 while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)
                         split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 b->smem = s.smem;
-                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s", type, M, (long long)N, (long long)K, rows, split, rest);
+                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s", type, M, (long long)N, (long long)K,
+                           rows, split, rest);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
                 b->threads = 512;
                 b->smem = matvec_kn_smem(M, (int)K, b->threads, cols);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s", type, M, (long long)N, (long long)K, cols, rest);
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s", type, M, (long long)N, (long long)K,
+                           cols, rest);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
 }
@@ -190,7 +197,8 @@ static void matmul(Emit *e, const Group *gr)
         if (matvec_m(g, gr->anchor)) {
                 b.include = "matvec";
                 mat_of(e, &b, n->in[1], 0, &w);
-                decode(e, gr, &b, w, (int)m_most, N, k_most, tb, align_bytes(w.dt, w.align, tb ? pow2_of(K) : pow2_of(DIM(N))));
+                decode(e, gr, &b, w, (int)m_most, N, k_most, tb,
+                       align_bytes(w.dt, w.align, tb ? pow2_of(K) : pow2_of(DIM(N))));
                 return;
         }
         mat_of(e, &b, n->in[0], lead, &a);
@@ -202,8 +210,11 @@ static void matmul(Emit *e, const Group *gr)
         const char *batch_c = dim_c(e, batch);
         if (!is_cuda(e)) {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", batch_c, Mc, Nc, Kc), products,
-                               arena_fmt(e->tmp, "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, %s, %s, %s, tile, &a, \1_tail);",
-                                         a.arg, ty(a.dt), ta, a.ld, a.step, w.arg, ty(w.dt), tb, w.ld, w.step, batch_c, Mc, Nc, Kc));
+                               arena_fmt(e->tmp,
+                                         "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
+                                         "%s, %s, %s, tile, &a, \1_tail);",
+                                         a.arg, ty(a.dt), ta, a.ld, a.step, w.arg, ty(w.dt), tb, w.ld, w.step,
+                                         batch_c, Mc, Nc, Kc));
                 build_end(&b, "1");
                 return;
         }
@@ -223,10 +234,14 @@ static void matmul(Emit *e, const Group *gr)
                 Mat sa, sw;
                 mat_of(e, &s, n->in[0], 0, &sa);
                 mat_of(e, &s, n->in[1], 0, &sw);
-                s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products, s.bytes = b.bytes;
+                s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products,
+                s.bytes = b.bytes;
                 const char *ws = arg_work(e, &s.args, work, "float", "parts");
-                build_line(&s, "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, smem);", type, t->name,
-                           ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld, sw.arg, sw.ld, Mc, Nc, Kc, splits, ws);
+                build_line(&s,
+                           "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
+                           "smem);",
+                           type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld,
+                           sw.arg, sw.ld, Mc, Nc, Kc, splits, ws);
                 build_end(&s, arena_fmt(e->tmp, "%d*ceil(%s/%d)*ceil(%s/%d)", splits, dim_grid(e, M), t->bm,
                                         dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
                 Build r = build_start(e, gr, "matmul", "matmul_sum");
@@ -236,21 +251,29 @@ static void matmul(Emit *e, const Group *gr)
                 r.threads = 256;
                 build_line(&r, "\1_tail tail = { a };");
                 build_line(&r, "splitk_reduce_task<256>(a.%s, %d, %s, %s, tile, tail);", ws, splits, Mc, Nc);
-                build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])), 256 * (tail.maxv < 8 ? tail.maxv : 8)));
+                build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])),
+                                        256 * (tail.maxv < 8 ? tail.maxv : 8)));
                 return;
         }
         build_line(&b, "\1_tail tail = { a };");
         if (lead) {
-                text_add(&b.decl, "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n"
-                         "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
+                text_add(&b.decl,
+                         "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
+                         "\1_tail::MAXV, MINV = \1_tail::MINV;\n"
+                         "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ "
+                         "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
                          "        {\n                tail(first + row, col, v);\n        }\n};\n\n");
                 build_line(&b, "const int each = matmul_tiles<%s>(%s, %s), z = tile / each;", t->name, Mc, Nc);
                 build_line(&b, "\1_item item = { tail, z * %s };", Mc);
-                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, %s, tile - z * each, smem, item);", type,
-                           t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.step, a.ld, w.arg, w.step, w.ld, Mc, Nc, Kc);
+                build_line(&b,
+                           "matmul_task<%s, %s, %s, %s, %d>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
+                           "%s, tile - z * each, smem, item);",
+                           type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.step, a.ld,
+                           w.arg, w.step, w.ld, Mc, Nc, Kc);
         } else {
-                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %s, %s, %s, tile, smem, tail);", type, t->name, ta ? "true" : "false",
-                           tb ? "true" : "false", align, a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
+                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %s, %s, %s, tile, smem, tail);", type,
+                           t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.ld, w.arg, w.ld, Mc,
+                           Nc, Kc);
         }
         build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
                                 dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
@@ -260,11 +283,14 @@ static void matmul(Emit *e, const Group *gr)
 static void expert_tail(Emit *e, Build *b)
 {
         if (is_cuda(e))
-                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int) const { tail(row, col, v); }\n};\n\n");
+                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = "
+                                   "\1_tail::MINV;\n        const \1_tail &tail;\n"
+                                   "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                                   "col, float (&v)[V], int) const { tail(row, col, v); }\n};\n\n");
         else
-                text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, int expert)\n{\n        (void)expert;\n"
-                         "        \1_tail(args, row, col, n, v);\n}\n\n");
+                text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
+                                   "int expert)\n{\n        (void)expert;\n"
+                                   "        \1_tail(args, row, col, n, v);\n}\n\n");
 }
 
 const char *plain_arg(Emit *e, Build *b, Ref r)
@@ -291,7 +317,8 @@ static void expert(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "expert", "expert_matmul");
         access_of(g, e->place, n->in[1], &wa);
         DType dt = NODE(g, wa.base)->type.dt;
-        const char *w = plain_arg(e, &b, n->in[1]), *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
+        const char *w = plain_arg(e, &b, n->in[1]), *perm = plain_arg(e, &b, n->in[2]),
+                   *offs = plain_arg(e, &b, n->in[3]);
         double products = 2.0 * (double)p_most * (double)N * (double)K;
         if (few) {
                 build_functor(&b, &gr->head[0], "head");
@@ -310,14 +337,24 @@ static void expert(Emit *e, const Group *gr)
                         build_line(&b, "\1_head head = { a };");
                         build_line(&b, "\1_tail tail = { a };");
                         build_line(&b, "\1_slot slot = { tail };");
-                        build_line(&b, "expert_matvec_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, head, slot);", c_type(dt),
-                                   (long long)N, (long long)K, split, (long long)adiv, n->a.expert.scatter ? "true" : "false", align, w, perm, offs, (long long)E);
+                        build_line(&b,
+                                   "expert_matvec_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, "
+                                   "tile, smem, head, slot);",
+                                   c_type(dt), (long long)N, (long long)K, split, (long long)adiv,
+                                   n->a.expert.scatter ? "true" : "false", align, w, perm, offs, (long long)E);
                         build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, P), (long long)N, s.cols));
                 } else {
-                        build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matvec_tiles(%s, %lld, %lld)", Pc, (long long)N, (long long)K), products,
-                                       arena_fmt(e->tmp, "expert_matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_head, \1_slot);",
-                                                 w, ty(dt), tb, (long long)(tb ? K : N), (long long)(N * K), (long long)E, (long long)N, (long long)K,
-                                                 (long long)adiv, perm, offs, (long long)n->a.expert.scatter));
+                        build_cpu_loop(
+                                &b,
+                                arena_fmt(e->tmp, "expert_matvec_tiles(%s, %lld, %lld)", Pc, (long long)N,
+                                          (long long)K),
+                                products,
+                                arena_fmt(e->tmp,
+                                          "expert_matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, "
+                                          "%lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_head, \1_slot);",
+                                          w, ty(dt), tb, (long long)(tb ? K : N), (long long)(N * K), (long long)E,
+                                          (long long)N, (long long)K, (long long)adiv, perm, offs,
+                                          (long long)n->a.expert.scatter));
                         build_end(&b, "1");
                 }
                 return;
@@ -336,15 +373,24 @@ static void expert(Emit *e, const Group *gr)
                 b.min_blocks = t->min_blocks;
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(&b, "\1_slot slot = { tail };");
-                build_line(&b, "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);", c_type(dt), t->name,
-                           tb ? "true" : "false", (long long)adiv, n->a.expert.scatter ? "true" : "false", align, a.arg, a.ld, w, perm, offs,
-                           (long long)E, (long long)N, (long long)K);
-                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(((p_most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
+                build_line(&b,
+                           "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %s, %lld, %lld, %lld, tile, "
+                           "smem, slot);",
+                           c_type(dt), t->name, tb ? "true" : "false", (long long)adiv,
+                           n->a.expert.scatter ? "true" : "false", align, a.arg, a.ld, w, perm, offs, (long long)E,
+                           (long long)N, (long long)K);
+                build_end(&b, arena_fmt(e->tmp, "%lld",
+                                        (long long)(((p_most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matmul_tiles(%lld, %s, %lld)", (long long)E, Pc, (long long)N), products,
-                               arena_fmt(e->tmp, "expert_matmul_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_slot);",
-                                         a.arg, ty(a.dt), a.ld, (long long)adiv, w, ty(dt), tb, (long long)(tb ? K : N), (long long)(N * K), (long long)E,
-                                         (long long)N, (long long)K, perm, offs, (long long)n->a.expert.scatter));
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "expert_matmul_tiles(%lld, %s, %lld)", (long long)E, Pc, (long long)N),
+                        products,
+                        arena_fmt(e->tmp,
+                                  "expert_matmul_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                  "%lld, %s, %s, %lld, tile, &a, \1_slot);",
+                                  a.arg, ty(a.dt), a.ld, (long long)adiv, w, ty(dt), tb, (long long)(tb ? K : N),
+                                  (long long)(N * K), (long long)E, (long long)N, (long long)K, perm, offs,
+                                  (long long)n->a.expert.scatter));
                 build_end(&b, "1");
         }
 }
@@ -371,23 +417,38 @@ static void expert_grad(Emit *e, const Group *gr)
         b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
         if (is_cuda(e)) {
                 const Tile *t = tile_pick(a.dt, R, C, p / E + 1, E, NULL);
-                int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)), ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
+                int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)),
+                        ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
                 int align = align_bytes(a.dt, ea, ec);
-                text_add(&b.decl, "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int expert) const\n"
-                         "        {\n                tail(expert * %lld + row, col, v);\n        }\n};\n\n", (long long)R);
+                text_add(&b.decl,
+                         "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
+                         "\1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&v)[V], int expert) const\n"
+                         "        {\n                tail(expert * %lld + row, col, v);\n        }\n};\n\n",
+                         (long long)R);
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(&b, "\1_slot slot = { tail };");
-                build_line(&b, "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);", c_type(a.dt), t->name,
-                           (long long)rdiv, (long long)cdiv, align, y.arg, y.ld, a.arg, a.ld, perm, offs, (long long)E, (long long)R, (long long)C);
-                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
+                build_line(&b,
+                           "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %s, %s, %lld, %lld, %lld, tile, "
+                           "smem, slot);",
+                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, y.arg, y.ld, a.arg, a.ld,
+                           perm, offs, (long long)E, (long long)R, (long long)C);
+                build_end(&b, arena_fmt(e->tmp, "%lld",
+                                        (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E, (long long)R, (long long)C), b.flops,
-                               arena_fmt(e->tmp, "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, tile, &a, \1_tail);",
-                                         y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld, (long long)cdiv, (long long)R, (long long)C, perm, offs));
+                build_cpu_loop(&b,
+                               arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E, (long long)R,
+                                         (long long)C),
+                               b.flops,
+                               arena_fmt(e->tmp,
+                                         "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
+                                         "tile, &a, \1_tail);",
+                                         y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
+                                         (long long)cdiv, (long long)R, (long long)C, perm, offs));
                 build_end(&b, "1");
         }
 }

@@ -10,13 +10,17 @@ static void topk(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "route", "topk");
         build_functor(&b, x, "head");
         const char *v = arg_of(e, &b.args, gr->anchor, true);
-        const char *i = idx ? arg_of(e, &b.args, idx, true) : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(n->a.k.k)), 4), "int", "index");
+        const char *i = idx ? arg_of(e, &b.args, idx, true)
+                            : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(n->a.k.k)), 4), "int", "index");
         if (is_cuda(e)) {
                 build_line(&b, "\1_head head = { a };");
-                build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, head, a.%s, a.%s);", (long long)x->n, (long long)n->a.k.k, rows, v, i);
+                build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, head, a.%s, a.%s);", (long long)x->n,
+                           (long long)n->a.k.k, rows, v, i);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_head);", (long long)x->n, (long long)n->a.k.k, v, i));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_head);",
+                                         (long long)x->n, (long long)n->a.k.k, v, i));
                 build_end(&b, "1");
         }
 }
@@ -34,10 +38,13 @@ static void topk_grad(Emit *e, const Group *gr)
                 b.threads = 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)n->a.k.k, (long long)x->n, rows, i);
+                build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)n->a.k.k,
+                           (long long)x->n, rows, i);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(x->rows, DIM(n->a.k.k)))));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "topk_grad_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);", (long long)n->a.k.k, (long long)x->n, i));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "topk_grad_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);",
+                                         (long long)n->a.k.k, (long long)x->n, i));
                 build_end(&b, "1");
         }
 }
@@ -52,11 +59,13 @@ static void bucket(Emit *e, const Group *gr)
                 tiles = (k + 511) / 512;
         Build b = build_start(e, gr, "route", "bucket");
         const char *ids = plain_arg(e, &b, n->in[0]), *perm = arg_of(e, &b.args, gr->anchor, true);
-        const char *o = offs ? arg_of(e, &b.args, offs, true) : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
+        const char *o = offs ? arg_of(e, &b.args, offs, true)
+                             : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
         if (is_cuda(e)) {
                 b.threads = 512;
                 b.smem = (int)((512 / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
-                build_line(&b, "bucket_task<512>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", ids, P, (long long)k, (long long)tiles, perm, o);
+                build_line(&b, "bucket_task<512>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", ids, P,
+                           (long long)k, (long long)tiles, perm, o);
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
         } else {
                 build_line(&b, "bucket_task(%s, %s, %lld, a.%s, NULL, a.%s);", ids, P, (long long)k, perm, o);
@@ -83,10 +92,13 @@ static void scatter(Emit *e, const Group *gr)
                 b.smem = 32 * 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, tile, smem, head, tail);", (long long)N, (long long)k, perm, offs);
+                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, tile, smem, head, tail);", (long long)N,
+                           (long long)k, perm, offs);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)", (long long)k));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes, arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, tile, &a, \1_head, \1_tail);", (long long)N, perm, offs));
+                build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
+                               arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, tile, &a, \1_head, \1_tail);",
+                                         (long long)N, perm, offs));
                 build_end(&b, "1");
         }
 }
@@ -105,10 +117,13 @@ static void combine(Emit *e, const Group *gr)
                 b.threads = 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)N, (long long)k, rows, gate);
+                build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)N, (long long)k,
+                           rows, gate);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(gr->tail[0].rows, DIM(N)))));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "combine_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);", (long long)k, (long long)N, gate));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "combine_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);",
+                                         (long long)k, (long long)N, gate));
                 build_end(&b, "1");
         }
 }
@@ -139,11 +154,13 @@ void gen_sample(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 b.threads = 1024;
                 b.smem = 1024 + 8 * 4096;
-                build_line(&b, "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, a.%s, tile, smem);", c_type(dt), V, logits, V, hist, cap, next);
+                build_line(&b, "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, a.%s, tile, smem);",
+                           c_type(dt), V, logits, V, hist, cap, next);
                 build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
         } else {
                 build_line(&b, "for (long tile = 0; tile < B; tile++)");
-                build_line(&b, "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, a.%s, tile);", ty(dt), logits, V, V, hist, cap, next);
+                build_line(&b, "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, a.%s, tile);", ty(dt),
+                           logits, V, V, hist, cap, next);
                 build_end(&b, "1");
         }
 }
@@ -157,7 +174,8 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
         int parts = work_new(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8);
         int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
         Build b = build_start(e, NULL, "update", "grad_sumsq");
-        const char *g = arg_arena(e, &b.args, "g", "float", "g"), *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
+        const char *g = arg_arena(e, &b.args, "g", "float", "g"),
+                   *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
         b.bytes = 4.0 * (double)n;
         b.flops = 2.0 * (double)n;
         b.threads = 256;
@@ -165,7 +183,8 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
         if (cuda)
                 build_line(&b, "sumsq_task<256>(a.%s, %lldll, tile, %d, a.%s, smem);", g, (long long)n, NORM_TILES, w);
         else
-                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9, arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g, (long long)n, w));
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                               arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g, (long long)n, w));
         build_end(&b, cuda ? arena_fmt(e->tmp, "%d", NORM_TILES) : "1");
 
         b = build_start(e, NULL, "update", "grad_norm");
@@ -190,13 +209,17 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
         b.bytes = (double)n * (28 + (low ? 2 : 0));
         b.flops = 12.0 * (double)n;
         if (cuda) {
-                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, a.%s, %s, %lldll, %lldll, a.%s, a.%s, tile);", p, m, v, g,
-                           low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n, (long long)n_decay, nm, bd);
+                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, a.%s, %s, %lldll, %lldll, a.%s, a.%s, tile);",
+                           p, m, v, g, low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n,
+                           (long long)n_decay, nm, bd);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
-                               arena_fmt(e->tmp, "adamw_task(rt, a.%s, a.%s, a.%s, a.%s, %s, %s, %lld, %lld, a.%s, a.%s, tile);", p, m, v, g,
-                                         low ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(low ? dt : DT_F32), (long long)n, (long long)n_decay, nm, bd));
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                        arena_fmt(e->tmp,
+                                  "adamw_task(rt, a.%s, a.%s, a.%s, a.%s, %s, %s, %lld, %lld, a.%s, a.%s, tile);", p,
+                                  m, v, g, low ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(low ? dt : DT_F32),
+                                  (long long)n, (long long)n_decay, nm, bd));
                 build_end(&b, "1");
         }
 }

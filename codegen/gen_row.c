@@ -45,11 +45,13 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                 b.smem = 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_task<%s, %lld, %d>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th, rows, eps);
+                build_line(&b, "norm_task<%s, %lld, %d>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
+                           rows, eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head, \1_tail);",
-                                                            kind, (long long)x->n, eps));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head, \1_tail);",
+                                         kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
@@ -70,12 +72,18 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_head_x head_x = { a };");
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (int)gridDim.x, %s, smem, head_x, head_dy, tail, (float *)0, (float *)0);",
+                build_line(&b,
+                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (int)gridDim.x, %s, smem, head_x, head_dy, "
+                           "tail, (float *)0, (float *)0);",
                            kind, (long long)x->n, th, rows, eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp,
-                        "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head_x, \1_head_dy, \1_tail);", kind, (long long)x->n, eps));
+                build_cpu_loop(
+                        &b, rows, b.bytes,
+                        arena_fmt(
+                                e->tmp,
+                                "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head_x, \1_head_dy, \1_tail);",
+                                kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
@@ -90,13 +98,18 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, con
                 b.threads = 256;
                 b.smem = 32 * 256;
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n, parts, w);
+                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n,
+                           parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)tail->n));
         } else {
-                text_add(&b.decl, "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n"
-                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, n);\n}\n\n", w, (long long)tail->n);
+                text_add(&b.decl,
+                         "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n"
+                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
+                         "n);\n}\n\n",
+                         w, (long long)tail->n);
                 build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)tail->n), 0,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", parts, (long long)tail->n));
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", parts,
+                                         (long long)tail->n));
                 build_end(&b, "1");
         }
 }
@@ -122,35 +135,51 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         build_functor(&b, &gr->head[1], "head_g");
         build_functor(&b, &gr->tail[0], "tail");
         const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
-        const char *dg = arg_work(e, &b.args, wg, "float", "dgain"), *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
+        const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
+                   *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256 + 8 * (int)x->n;
-                text_add(&b.decl, "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
+                text_add(&b.decl,
+                         "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
                          "        static constexpr int MAXV = \1_head_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const\n        {\n"
-                         "                float gain[V];\n                \1_head_g head = { a };\n                head(row, col, g);\n"
-                         "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for (int j = 0; j < V; j++)\n"
-                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n", ga, (long long)gain.off);
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&dy)[V], float (&g)[V]) const\n        {\n"
+                         "                float gain[V];\n                \1_head_g head = { a };\n                "
+                         "head(row, col, g);\n"
+                         "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
+                         "(int j = 0; j < V; j++)\n"
+                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
+                         ga, (long long)gain.off);
                 build_line(&b, "\1_head_x head_x = { a };");
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_grad_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);", kind,
-                           (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows, blocks, eps, dg,
-                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_line(
+                        &b,
+                        "norm_grad_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
+                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows, blocks, eps, dg,
+                        layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {
-                text_add(&b.decl, "/* the gradient of the output, and that times the gain */\n"
-                         "TGC_INLINE void \1_head_dy(const void *args, long row, int col, int n, float *dy, float *g)\n{\n"
-                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_head_g(args, row, col, n, g);\n"
-                         "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n                dy[j] = g[j] * gain[j];\n}\n\n",
+                text_add(&b.decl,
+                         "/* the gradient of the output, and that times the gain */\n"
+                         "TGC_INLINE void \1_head_dy(const void *args, long row, int col, int n, float *dy, float "
+                         "*g)\n{\n"
+                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_head_g(args, "
+                         "row, col, n, g);\n"
+                         "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
+                         "         dy[j] = g[j] * gain[j];\n}\n\n",
                          gt, ga, (long long)gain.off);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes, arena_fmt(e->tmp,
-                        "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_head_x, \1_head_dy, \1_tail);", kind, (long long)x->n, eps, rows,
-                        dg, layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
+                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
+                               arena_fmt(e->tmp,
+                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_head_x, "
+                                         "\1_head_dy, \1_tail);",
+                                         kind, (long long)x->n, eps, rows, dg,
+                                         layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
                 build_end(&b, "1");
         }
-        const char *parts = is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
+        const char *parts =
+                is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
         if (gr->tail[1].root)
                 add_parts(e, gr, wg, parts, &gr->tail[1], "norm_gain_grad");
         if (layer && gr->tail[2].root)
@@ -162,7 +191,8 @@ static void row_general(Emit *e, const Group *gr, const char *task, const char *
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Functor *x = &gr->head[0];
-        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]), *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
+        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]),
+                   *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
         int th = row_threads(x->n);
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
         build_functor(&b, x, "head");
@@ -177,10 +207,13 @@ static void row_general(Emit *e, const Group *gr, const char *task, const char *
                 if (heads == 2)
                         build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, head, %stail);", task, k, (long long)x->n, th, rows, len, extra);
+                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, head, %stail);", task, k, (long long)x->n, th,
+                           rows, len, extra);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_head, %s\1_tail);", task, k, len, heads == 2 ? "\1_head_dy, " : ""));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_head, %s\1_tail);", task, k, len,
+                                         heads == 2 ? "\1_head_dy, " : ""));
                 build_end(&b, "1");
         }
 }
@@ -197,10 +230,12 @@ static void argmax(Emit *e, const Group *gr)
                 b.threads = th;
                 b.smem = 256;
                 build_line(&b, "\1_head head = { a };");
-                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, head, a.%s);", (long long)x->n, th, rows, len, out);
+                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, head, a.%s);", (long long)x->n, th, rows,
+                           len, out);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes, arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_head);", out, len));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_head);", out, len));
                 build_end(&b, "1");
         }
 }
@@ -246,11 +281,14 @@ static void ce(Emit *e, const Group *gr)
                 const char *loss = arg_of(e, &b.args, gr->anchor, true), *l;
                 l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : is_cuda(e) ? "(float *)0" : "NULL";
                 if (is_cuda(e)) {
-                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);", type, (long long)V, th, logits, ld, targets, loss, l);
+                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);", type, (long long)V,
+                                   th, logits, ld, targets, loss, l);
                         build_end(&b, dim_grid(e, type_rows(lt)));
                 } else {
                         build_functor(&b, &gr->head[0], "head");
-                        build_cpu_loop(&b, rows, 1e9, arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_head);", (long long)V, targets, loss, l));
+                        build_cpu_loop(&b, rows, 1e9,
+                                       arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_head);",
+                                                 (long long)V, targets, loss, l));
                         build_end(&b, "1");
                 }
                 return;
@@ -260,12 +298,15 @@ static void ce(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
                 build_line(&b, "\1_dloss dloss = { a };");
-                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type, (long long)V, th, logits, d, ld, targets, lse);
+                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type, (long long)V, th,
+                           logits, d, ld, targets, lse);
                 build_end(&b, dim_grid(e, type_rows(lt)));
         } else {
                 build_functor(&b, &gr->head[0], "head");
                 build_functor(&b, &gr->tail[0], "tail");
-                build_cpu_loop(&b, rows, 1e9, arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_head, \1_dloss, \1_tail);", (long long)V, targets, lse));
+                build_cpu_loop(&b, rows, 1e9,
+                               arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_head, \1_dloss, \1_tail);",
+                                         (long long)V, targets, lse));
                 build_end(&b, "1");
         }
 }
@@ -315,7 +356,8 @@ void gen_column(Emit *e, const Group *gr)
         if (!is_cuda(e)) {
                 build_functor(&b, &t, "tail");
                 build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", rows_c, (long long)x.n));
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", rows_c,
+                                         (long long)x.n));
                 build_end(&b, "1");
                 return;
         }
@@ -329,7 +371,8 @@ void gen_column(Emit *e, const Group *gr)
                 const char *w = arg_work(e, &b.args, work, "float", "partial");
                 build_line(&b, "ColumnsStore<%lld> tail = { a.%s };", (long long)x.n, w);
         }
-        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c, (long long)chunks);
+        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c,
+                   (long long)chunks);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
                 add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), &t, "colsum_parts");

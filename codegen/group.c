@@ -32,7 +32,8 @@ Ref anchor_output(const Graph *g, Ref r)
 {
         if (g->node[r].op == OP_ITEM)
                 r = g->node[r].in[0];
-        if (is_member(g, r) || is_virtual(g, r) || op_info[g->node[r].op].cls == CLASS_VIEW || op_info[g->node[r].op].cls == CLASS_LEAF)
+        if (is_member(g, r) || is_virtual(g, r) || op_info[g->node[r].op].cls == CLASS_VIEW ||
+            op_info[g->node[r].op].cls == CLASS_LEAF)
                 return 0;
         return r;
 }
@@ -158,7 +159,9 @@ static void fill(Graph *g, Group *gr, Arena *a)
         } else {
                 gr->n_out = 1;
                 const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
-                Ref of = first->op == OP_APPEND ? first->in[1] : first->op == OP_INTERLEAVE ? first->in[0] : gr->node[0];
+                Ref of = first->op == OP_APPEND       ? first->in[1]
+                         : first->op == OP_INTERLEAVE ? first->in[0]
+                                                      : gr->node[0];
                 gr->tail[0] = functor(g, 0, false, &NODE(g, of)->type);
         }
         for (int i = 0; i < gr->n_nodes; i++) {
@@ -249,7 +252,8 @@ int group_list(Graph *g, Arena *a, Group **out)
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (NODE(g, r)->group > n)
                         n = NODE(g, r)->group;
-        Group *all = arena_alloc(a, (size_t)(n + 1) * sizeof *all), *list = arena_alloc(a, (size_t)(n + 1) * sizeof *list);
+        Group *all = arena_alloc(a, (size_t)(n + 1) * sizeof *all),
+              *list = arena_alloc(a, (size_t)(n + 1) * sizeof *list);
         int *state = arena_alloc(a, (size_t)(n + 1) * sizeof *state);   /* 1: listed */
         Ref *accum = arena_alloc(a, (size_t)g->n_nodes * sizeof *accum);
         Ref *before = arena_alloc(a, (size_t)g->n_nodes * sizeof *before);

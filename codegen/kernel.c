@@ -26,16 +26,21 @@ Module *module_new(Arena *a, int target)
 /* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
 static bool taken(const char *s)
 {
-        static const char words[] =
-                " auto bool break case catch char class const continue default delete do double else enum explicit export extern"
-                " false float for friend goto if inline int long mutable namespace new operator private protected public register"
-                " restrict return short signed sizeof static struct switch template this throw true try typedef typename union"
-                " unsigned using virtual void volatile while and or not xor asm"
-                " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 j1 linux log max min pow rint round"
-                " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
-                " accumulate bf16 dropout f16 from_float gelu_grad gelu_tanh gelu_tanh_grad load rope share silu_grad store to_float"
-                " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg smem so tail tail_k tail_v tile"
-                " tiles v work ";
+        static const char words[] = " auto bool break case catch char class const continue default delete do double "
+                                    "else enum explicit export extern"
+                                    " false float for friend goto if inline int long mutable namespace new operator "
+                                    "private protected public register"
+                                    " restrict return short signed sizeof static struct switch template this throw "
+                                    "true try typedef typename union"
+                                    " unsigned using virtual void volatile while and or not xor asm"
+                                    " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
+                                    "j1 linux log max min pow rint round"
+                                    " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
+                                    " accumulate bf16 dropout f16 from_float gelu_grad gelu_tanh gelu_tanh_grad load "
+                                    "rope share silu_grad store to_float"
+                                    " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
+                                    "smem so tail tail_k tail_v tile"
+                                    " tiles v work ";
         size_t n = strlen(s);
         for (const char *p = words; (p = strstr(p, s)); p += n)
                 if (p[-1] == ' ' && p[n] == ' ')
@@ -57,7 +62,8 @@ const char *short_name(Emit *e, Ref r)
                 while (b > s && b[-1] != '.')
                         b--;
                 size_t len = (size_t)(end - b);
-                bool dull = strspn(b, "0123456789") >= len || (len == 6 && !strncmp(b, "weight", 6)) || (len == 4 && !strncmp(b, "bias", 4));
+                bool dull = strspn(b, "0123456789") >= len || (len == 6 && !strncmp(b, "weight", 6)) ||
+                            (len == 4 && !strncmp(b, "bias", 4));
                 if (!dull || b == s)
                         break;
                 end = b - 1;
@@ -99,7 +105,8 @@ static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const cha
 {
         char unique[64];
         for (int i = 0; i < a->n; i++)
-                if (a->slot[i].kind == s.kind && a->slot[i].id == s.id && (s.kind != SLOT_ARENA || !strcmp(a->slot[i].arena, s.arena))) {
+                if (a->slot[i].kind == s.kind && a->slot[i].id == s.id &&
+                    (s.kind != SLOT_ARENA || !strcmp(a->slot[i].arena, s.arena))) {
                         a->written[i] |= write;
                         return a->name[i];
                 }
@@ -122,12 +129,14 @@ static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const cha
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt), short_name(e, base), write);
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
+                       short_name(e, base), write);
 }
 
 const char *arg_grad(Emit *e, Args *a, Ref param)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_GRAD, .id = param }, "float", arena_fmt(e->tmp, "d_%s", short_name(e, param)), true);
+        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, "float",
+                       arena_fmt(e->tmp, "d_%s", short_name(e, param)), true);
 }
 
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name)
@@ -195,7 +204,8 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         bool fixed = s->v[SYM_T] && s->v[SYM_B];
         build_line(b, "const long tiles = %s;", tiles);
         if (!fixed || work > PARALLEL_WORK)
-                text_add(&b->body, "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n", fixed ? "" : " && rt->T > 1");
+                text_add(&b->body, "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
+                         fixed ? "" : " && rt->T > 1");
         build_line(b, "for (long tile = 0; tile < tiles; tile++)");
         build_line(b, "        %s", call);
 }
@@ -287,7 +297,10 @@ void build_end(Build *b, const char *grid)
         bool cuda = is_cuda(e);
         Args *a = &b->args;
         Text t = { 0 };
-        text_add(&t, cuda ? "#include \"%s.cuh\"\n#include \"tail.cuh\"\n\n" : "#include \"cpu_%s.h\"\n#include \"cpu_tail.h\"\n\n", b->include);
+        text_add(&t,
+                 cuda ? "#include \"%s.cuh\"\n#include \"tail.cuh\"\n\n"
+                      : "#include \"cpu_%s.h\"\n#include \"cpu_tail.h\"\n\n",
+                 b->include);
         if (is_early(e))
                 text_add(&t, "#include \"ptx.cuh\"\n\n");
         text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
@@ -297,7 +310,8 @@ void build_end(Build *b, const char *grid)
         if (b->decl.s)
                 text_put(&t, b->decl.s, b->decl.n);
         if (cuda) {
-                text_add(&t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n\1(const Rt *rt", b->threads, b->min_blocks);
+                text_add(&t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n\1(const Rt *rt", b->threads,
+                         b->min_blocks);
                 for (int i = 0; i < a->n; i++)
                         text_add(&t, ", %s%s *%s", a->written[i] ? "" : "const ", a->type[i], a->name[i]);
                 text_add(&t, ")\n{\n        const \1_args a = { rt");
@@ -317,7 +331,8 @@ void build_end(Build *b, const char *grid)
         for (int i = SYM_B; i <= SYM_T; i++) {
                 int64_t known = e->g->sizes.v[i];
                 if (known)
-                        text_add(&t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i], (long long)known, "BT"[i]);
+                        text_add(&t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i], (long long)known,
+                                 "BT"[i]);
                 else
                         text_add(&t, "        const int %c = rt->%c;\n        (void)%c;\n", "BT"[i], "BT"[i], "BT"[i]);
         }
@@ -368,7 +383,8 @@ void module_fused(const Module *m, Text *out)
                         s += n + (s[n] == '\n');
                 }
                 if (m->target == TARGET_CUDA)
-                        text_add(out, "    launch  grid %s, %d threads, %d bytes shared\n", k->grid, k->threads, k->smem);
+                        text_add(out, "    launch  grid %s, %d threads, %d bytes shared\n", k->grid, k->threads,
+                                 k->smem);
                 text_add(out, "    reads   %s\n    writes  %s\n", k->reads, k->writes);
                 text_add(out, "    work    %.4g MB moved, %.4g MFLOP", k->bytes / 1e6, k->flops / 1e6);
                 if (k->bytes > 0)
@@ -397,7 +413,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                         text_add(kernels, "kernel %s unit %s", k->name, k->name);
                 else
                         text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
-                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem, k->n_args, k->flops, k->bytes, k->title);
+                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem,
+                         k->n_args, k->flops, k->bytes, k->title);
                 if (k->early)
                         text_add(kernels, "early %s\n", k->name);
         }

@@ -55,7 +55,8 @@ static void find_stored(Emit *e)
                         Ref in = n->in[i], b = in;
                         bool direct = true;
                         /* through every view, the functors' own included */
-                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT) {
+                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
+                               NODE(g, b)->op != OP_CONCAT) {
                                 direct &= NODE(g, b)->op == OP_RESHAPE || NODE(g, b)->op == OP_SLICE;
                                 b = NODE(g, b)->in[0];
                         }
@@ -79,11 +80,12 @@ static void find_stored(Emit *e)
         }
         for (int i = 0; i < g->n_out; i++) {
                 Ref b = g->out[i].ref;
-                while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT)
+                while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
+                       NODE(g, b)->op != OP_CONCAT)
                         b = NODE(g, b)->in[0];
                 e->stored[b] = true;
         }
-        for (int i = 0; i < e->n_groups; i++)           /* a virtual value with a kernel of its own exists to be stored */
+        for (int i = 0; i < e->n_groups; i++) /* a virtual value with a kernel of its own exists to be stored */
                 for (int j = 0; j < e->groups[i].n_nodes; j++)
                         if (is_virtual(g, e->groups[i].node[j]))
                                 e->stored[e->groups[i].node[j]] = true;
@@ -185,7 +187,8 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                         moved = false;
                         for (int j = 0; j < i; j++) {
                                 const Buffer *y = order[j];
-                                if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes && y->offset < at + x->bytes) {
+                                if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes &&
+                                    y->offset < at + x->bytes) {
                                         at = y->offset + y->bytes;
                                         moved = true;
                                 }
@@ -238,7 +241,8 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
                         t.dim[i].e[SYM_B]--;
                 }
         }
-        int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt], b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
+        int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
+                b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
         if (b > 1)
                 per *= b;
         if (sh->n_state == MAX_STATE) {
@@ -304,7 +308,8 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         if (s.kind == SLOT_NODE) {
                 Op op = NODE(g, s.id)->op;
                 if (op == OP_PARAM) {
-                        text_add(out, " w+%lld", (long long)(param_offset(e, sh, s.id) * dt_size[NODE(g, s.id)->type.dt] + s.off));
+                        text_add(out, " w+%lld",
+                                 (long long)(param_offset(e, sh, s.id) * dt_size[NODE(g, s.id)->type.dt] + s.off));
                         return;
                 }
                 if (op == OP_CONST) {
@@ -345,16 +350,19 @@ static void keep_lines(Emit *e, Shared *sh, Text *out)
                         continue;
                 int64_t bytes = bytes_of(e, &s);
                 if (!strcmp(k, "history") || !strcmp(k, "grad_norm") || !strcmp(k, "bad"))
-                        text_add(out, "io %s %s keep+%lld %lld\n", k, strcmp(k, "grad_norm") ? "i32" : "f32", (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
+                        text_add(out, "io %s %s keep+%lld %lld\n", k, strcmp(k, "grad_norm") ? "i32" : "f32",
+                                 (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
                 text_add(out, "zero keep+%lld %lld\n", (long long)keep_offset(sh, k, bytes), (long long)bytes);
         }
 }
 
 static void memory_text(const char *name, const Buffer *b, int n, int64_t total, Text *out)
 {
-        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name, (long long)total, "offset", "bytes", "first", "last", "value");
+        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name, (long long)total, "offset",
+                 "bytes", "first", "last", "value");
         for (int i = 0; i < n; i++)
-                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset, (long long)b[i].bytes, b[i].first, b[i].last, b[i].name);
+                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset, (long long)b[i].bytes,
+                         b[i].first, b[i].last, b[i].name);
 }
 
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)

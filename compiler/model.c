@@ -71,7 +71,8 @@ void model_finish(Model *m)
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *n = NODE(g, r);
                 if (n->op == OP_INPUT && n->type.dt != DT_I32)
-                        error_at(n->loc, "input %%%s is %s; ids and targets are i32[B,T]", n->name, type_text(&n->type, t));
+                        error_at(n->loc, "input %%%s is %s; ids and targets are i32[B,T]", n->name,
+                                 type_text(&n->type, t));
                 if (n->op != OP_PARAM || mapped(m, n->name))
                         continue;
                 char d[64];
@@ -94,10 +95,12 @@ void model_finish(Model *m)
                         error_at(NODE(g, logits)->loc, "logits must be [B,T,V], not %s", shape_text(l, t));
                 m->vocab = l->dim[l->rank - 1].n;
                 if (m->vocab > 1 << 28)
-                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d", (long long)m->vocab, 1 << 28);
+                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d", (long long)m->vocab,
+                                 1 << 28);
         }
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
-                error_at(NODE(g, loss)->loc, "the loss must be one number, not %s", shape_text(&NODE(g, loss)->type, t));
+                error_at(NODE(g, loss)->loc, "the loss must be one number, not %s",
+                         shape_text(&NODE(g, loss)->type, t));
         if (!m->ctx)
                 m->ctx = 1024;
 }

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16, TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
+enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 };       /* kinds of programs */
+enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
 typedef struct Ctx { const CompileOptions *o; Text *why; } Ctx;
 
@@ -41,13 +42,13 @@ typedef struct Pass {
 
 static const Pass passes[] = {
         { "sweep",          ~0u,    0, run_sweep },
-        { "fuse_loss",      TRAINS, 1, run_fuse_loss },         /* before differentiate: its gradient rule is the chunked one */
+        { "fuse_loss",      TRAINS, 1, run_fuse_loss },         /* its gradient rule is the chunked one */
         { "differentiate",  STEP,   0, run_differentiate },
         { "cache_kv",       CACHED, 0, run_cache_kv },
         { "simplify",       ~0u,    0, run_simplify },
         { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
         { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
-        { "recompute",      STEP,   0, run_recompute },         /* where asked for; before precision, which types the clones */
+        { "recompute",      STEP,   0, run_recompute },         /* where asked for; precision types the clones */
         { "precision",      ~0u,    0, run_precision },
         { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
         { "fuse",           ~0u,    0, run_fuse },
@@ -109,7 +110,7 @@ static Graph *copy_graph(const Graph *from, const char *name)
         g->n_out = g->cap_out = 0;
         for (int i = 0; i < from->n_out; i++)
                 graph_output(g, from->out[i].name, from->out[i].ref);
-        graph_rebuild(g, visit_copy, NULL);             /* nodes now lie in the new arena; strings stay with the model */
+        graph_rebuild(g, visit_copy, NULL); /* nodes now lie in the new arena; strings stay with the model */
         return g;
 }
 
@@ -161,7 +162,8 @@ static void finish_outputs(Graph *g, const Spec *s)
                 graph_sweep(g);
         } else if (s->kind == DECODE) {
                 Ref l = graph_out(g, "logits");
-                Type t = type_of(NODE(g, l)->type.dt, 2, NODE(g, l)->type.dim[0], NODE(g, l)->type.dim[NODE(g, l)->type.rank - 1]);
+                Type t = type_of(NODE(g, l)->type.dt, 2, NODE(g, l)->type.dim[0],
+                                 NODE(g, l)->type.dim[NODE(g, l)->type.rank - 1]);
                 l = graph_reshape(g, l, t);
                 g->n_out = 0;
                 graph_output(g, "logits", l);
@@ -249,8 +251,12 @@ static void init_text(const Node *n, Text *t)
 static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, int ctx, int chunk, Text *t)
 {
         const Graph *g = m->graph;
-        text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n", m->name, dt_name[o->dtype],
-                 o->infer && o->train ? "both" : o->train ? "train" : "infer", (long long)m->vocab, ctx, o->batch, chunk);
+        text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n", m->name,
+                 dt_name[o->dtype],
+                 o->infer && o->train ? "both"
+                 : o->train           ? "train"
+                                      : "infer",
+                 (long long)m->vocab, ctx, o->batch, chunk);
         text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];
@@ -298,8 +304,8 @@ static void arenas(const Shared *sh, DType dt, bool train, Text *t)
                 for (int i = 0; i < 3; i++)
                         text_add(t, "arena %c %lld\n", "gmv"[i], (long long)sh->n_train * 4);
         }
-        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n, (long long)sh->kv_bytes,
-                 (long long)sh->keep_bytes, (long long)sh->act_bytes);
+        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n,
+                 (long long)sh->kv_bytes, (long long)sh->keep_bytes, (long long)sh->act_bytes);
 }
 
 static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)
@@ -309,7 +315,8 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
         if (o->train) {
                 if (!loss || !has_input(g, "targets"))
-                        error_at((Loc){ m->name, 0, 0 }, "the model returns no loss (or has no input `targets`), so it cannot be trained; compile with --mode infer");
+                        error_at((Loc) { m->name, 0, 0 }, "the model returns no loss (or has no input `targets`), so "
+                                                          "it cannot be trained; compile with --mode infer");
                 Sizes z = { { o->batch, block, 0 } };
                 s[n++] = (Spec){ "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
                 s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
@@ -318,11 +325,13 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
                 /* a plan that trains as well samples one sequence at a time: fewer kernels to build */
                 int batch = o->train ? 1 : o->batch;
                 if (!logits)
-                        error_at((Loc){ m->name, 0, 0 }, "the model returns no logits, so it cannot be run; compile with --mode train");
+                        error_at((Loc) { m->name, 0, 0 },
+                                 "the model returns no logits, so it cannot be run; compile with --mode train");
                 s[n++] = (Spec){ "prefill", PREFILL, batch, chunk, { { batch == 1, 0, ctx } }, { "logits" } };
                 s[n++] = (Spec){ "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
                 for (int b = 1; b < batch; b *= 2) {
-                        static const char *const name[] = { "decode1", "decode2", "decode4", "decode8", "decode16", "decode32", "decode64", "decode128" };
+                        static const char *const name[] = { "decode1",  "decode2",  "decode4",  "decode8",
+                                                            "decode16", "decode32", "decode64", "decode128" };
                         int k = 0;
                         while (1 << k < b)
                                 k++;
@@ -354,8 +363,8 @@ static void check_pass(const char *name)
 static void check_sizes(const Model *m, const CompileOptions *o, int block)
 {
         if (o->train && (int64_t)o->batch * block > 1 << 26)
-                error_code(2, (Loc){ m->name, 0, 0 }, "a batch of %d x %d tokens; the most is %d tokens", o->batch, block,
-                           1 << 26);
+                error_code(2, (Loc) { m->name, 0, 0 }, "a batch of %d x %d tokens; the most is %d tokens", o->batch,
+                           block, 1 << 26);
 }
 
 void compile(Model *m, const CompileOptions *o, Compiled *out)
@@ -364,7 +373,14 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         Graph *g[24];
         Arena *tmp = arena_new();
         Clock clock = { { 0 }, 0 };
-        int ctx = o->ctx ? o->ctx : (int)m->ctx, chunk = o->chunk ? o->chunk : ctx < 512 ? ctx : 512, block = o->block ? o->block : m->ctx < 1024 ? (int)m->ctx : 1024, n;
+        int ctx = o->ctx ? o->ctx : (int)m->ctx,
+            chunk = o->chunk    ? o->chunk
+                    : ctx < 512 ? ctx
+                                : 512,
+            block = o->block        ? o->block
+                    : m->ctx < 1024 ? (int)m->ctx
+                                    : 1024,
+            n;
         memset(out, 0, sizeof *out);
         if (o->print_after)
                 check_pass(o->print_after);
@@ -398,7 +414,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 if (!out->manifest.s)
                         manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
                 for (int i = 0; i < n; i++)
-                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs, first_target ? &out->memory : NULL);
+                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs,
+                                     first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, &sh, o->dtype, &programs);
                 Text *t = &out->program[target];

@@ -21,7 +21,8 @@ static Ref cached(Graph *g, Ref x, const char *what, int layer, Loc loc)
         Type s = type_of(t->dt, 4, t->dim[0], DIM_SYM(SYM_S), t->dim[2], t->dim[3]);
         Attr a = { .cache = { layer } };
         Ref state = graph_leaf(g, OP_STATE, s, &a, loc, arena_fmt(g->arena, "cache.%s%d", what, layer));
-        return graph_add(g, OP_APPEND, (Ref[]){ state, x }, 2, NULL, loc, arena_fmt(g->arena, "cached.%s%d", what, layer));
+        return graph_add(g, OP_APPEND, (Ref[]) { state, x }, 2, NULL, loc,
+                         arena_fmt(g->arena, "cached.%s%d", what, layer));
 }
 
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
@@ -79,7 +80,8 @@ static Ref visit_last(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Ref m = graph_copy_node(old, r, g, map);
         if (r == c->cut) {
                 Type t = n->type, flat = type_of(t.dt, 2, dim_mul(t.dim[0], t.dim[1]), t.dim[t.rank - 1]);
-                Ref last = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc, graph_name(g, "last_row"));
+                Ref last = graph_leaf(g, OP_LAST_ROW, type_of(DT_I32, 1, t.dim[0]), NULL, n->loc,
+                                      graph_name(g, "last_row"));
                 Ref row = graph_reshape(g, m, flat);
                 row = graph_add(g, OP_GATHER, (Ref[]){ row, last }, 2, NULL, n->loc, graph_name(g, n->name));
                 c->row = graph_reshape(g, row, without_tokens(t));
@@ -105,8 +107,9 @@ void last_token(Graph *g, Arena *tmp)
                                 next = n->in[i];
                         }
                 bool rowwise = carriers == 1 && n->op != OP_ROPE && n->op != OP_DROPOUT &&
-                        (cls == CLASS_MAP || cls == CLASS_ROW || (n->op == OP_MATMUL && !n->a.mm.ta && next == n->in[0]) ||
-                         (n->op == OP_RESHAPE && n->type.rank == NODE(g, n->in[0])->type.rank));
+                               (cls == CLASS_MAP || cls == CLASS_ROW ||
+                                (n->op == OP_MATMUL && !n->a.mm.ta && next == n->in[0]) ||
+                                (n->op == OP_RESHAPE && n->type.rank == NODE(g, n->in[0])->type.rank));
                 /* only along [B,T,C] -> [B,T,C'] */
                 if (!rowwise || NODE(g, next)->type.rank != 3 || !dim_eq(NODE(g, next)->type.dim[1], DIM_SYM(SYM_T)))
                         break;

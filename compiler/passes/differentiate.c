@@ -65,7 +65,8 @@ static Ref assemble(Ctx *c, Ref r)
                 for (; p; p = p->next) {
                         const Attr *a = &NODE(g, p->slice)->a;
                         if (a->slice.axis != ax || a->slice.step != 2 || a->slice.len != len)
-                                error_at(NODE(g, p->slice)->loc, "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
+                                error_at(NODE(g, p->slice)->loc,
+                                         "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
                         Ref *h = &half[a->slice.start];
                         *h = *h ? op2(g, OP_ADD, *h, p->grad) : p->grad;
                 }
@@ -94,8 +95,10 @@ static Ref assemble(Ctx *c, Ref r)
                 for (p = c->piece[r]; p && k < 4096; p = p->next, k++) {
                         const Attr *a = &NODE(g, p->slice)->a;
                         if (a->slice.step != 1 || a->slice.axis != ax)
-                                error_at(NODE(g, p->slice)->loc, "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
-                        if (!done[k] && a->slice.start >= at && (!best || a->slice.start < NODE(g, best->slice)->a.slice.start))
+                                error_at(NODE(g, p->slice)->loc,
+                                         "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
+                        if (!done[k] && a->slice.start >= at &&
+                            (!best || a->slice.start < NODE(g, best->slice)->a.slice.start))
                                 best = p, best_k = k;
                 }
                 if (best && n < MAX_IN - 2) {
@@ -105,7 +108,8 @@ static Ref assemble(Ctx *c, Ref r)
                         done[best_k] = true;
                         k = 0;
                         for (p = c->piece[r]; p && k < 4096; p = p->next, k++)   /* the same slice taken twice */
-                                if (!done[k] && NODE(g, p->slice)->a.slice.start == a->slice.start && NODE(g, p->slice)->a.slice.len == a->slice.len) {
+                                if (!done[k] && NODE(g, p->slice)->a.slice.start == a->slice.start &&
+                                    NODE(g, p->slice)->a.slice.len == a->slice.len) {
                                         d = op2(g, OP_ADD, d, p->grad);
                                         done[k] = true;
                                 }
@@ -123,7 +127,8 @@ static Ref assemble(Ctx *c, Ref r)
                         pt.dim[ax].n = (t.dim[ax].n - at) * inner;
                         part[n++] = zeros(g, pt, loc);
                 }
-                Ref whole = n == 1 ? part[0] : graph_add(g, OP_CONCAT, part, n, NULL, loc, graph_name(g, NODE(g, r)->name));
+                Ref whole = n == 1 ? part[0]
+                                   : graph_add(g, OP_CONCAT, part, n, NULL, loc, graph_name(g, NODE(g, r)->name));
                 sum = sum ? op2(g, OP_ADD, sum, whole) : whole;
                 bool left = false;
                 k = 0;
@@ -153,7 +158,9 @@ void differentiate(Graph *g, Arena *tmp)
         }
         if (!c.wanted[loss])
                 error_at(NODE(g, loss)->loc, "the loss depends on no trainable parameter");
-        c.grad[loss][0] = graph_reshape(g, graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL, NODE(g, loss)->loc, graph_name(g, "share")), NODE(g, loss)->type);
+        c.grad[loss][0] = graph_reshape(
+                g, graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL, NODE(g, loss)->loc, graph_name(g, "share")),
+                NODE(g, loss)->type);
 
         for (Ref r = c.n - 1; r > 0; r--) {
                 Ref din[MAX_IN] = { 0 };
@@ -171,7 +178,8 @@ void differentiate(Graph *g, Arena *tmp)
                         Ref whole = NODE(g, r)->in[0];
                         *p = (Piece){ r, c.grad[r][0], NULL };
                         if (NODE(g, whole)->op == OP_PARAM || NODE(g, whole)->op == OP_ITEM)
-                                error_at(NODE(g, r)->loc, "slice: %%%s is %s; no gradient passes a slice of it", NODE(g, whole)->name,
+                                error_at(NODE(g, r)->loc, "slice: %%%s is %s; no gradient passes a slice of it",
+                                         NODE(g, whole)->name,
                                          NODE(g, whole)->op == OP_PARAM ? "a parameter" : "one of several results");
                         p->next = c.piece[whole];
                         c.piece[whole] = p;
@@ -194,7 +202,8 @@ void differentiate(Graph *g, Arena *tmp)
                 if (!c.piece[r]) {      /* unused: its gradient is zero, and the optimiser reads it */
                         Type t = NODE(g, r)->type;
                         t.dt = DT_F32;
-                        graph_add(g, OP_ACCUM, (Ref[]){ r, zeros(g, t, NODE(g, r)->loc) }, 2, &a, NODE(g, r)->loc, graph_name(g, "accum"));
+                        graph_add(g, OP_ACCUM, (Ref[]) { r, zeros(g, t, NODE(g, r)->loc) }, 2, &a, NODE(g, r)->loc,
+                                  graph_name(g, "accum"));
                 }
         }
 }

@@ -63,8 +63,8 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
                         other = s;
         const Node *o = NODE(f->g, other);
         size_t at = f->why->n;
-        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text, n->loc.file ? n->loc.file : "?",
-                 n->loc.line, o->name, op_info[o->op].text, reason);
+        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text,
+                 n->loc.file ? n->loc.file : "?", n->loc.line, o->name, op_info[o->op].text, reason);
         char *line = f->why->s + at, *first = strstr(f->why->s, line);
         if (first != line)                      /* the same in another program */
                 f->why->n = at, f->why->s[at] = 0;
@@ -215,7 +215,8 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                 if (k->anchor) {
                         Ref t = tail_root(f, id, in);
                         Ref ao = t ? anchor_output(g, t) : 0;
-                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM && in == t && NODE(g, t)->uses == 1 && t != k->anchor;
+                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM &&
+                                             in == t && NODE(g, t)->uses == 1 && t != k->anchor;
                         if (!ao)
                                 return "the value is made before that kernel's own work";
                         if ((!takes_tail(g, k->anchor, t) && !accum_of_loss))
@@ -246,7 +247,7 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         if (outside > MAX_READS)
                 return "it reads too many values";
         *dom = first;
-        if (n->op == OP_INTERLEAVE)                     /* two halves become the whole again, or a whole twice as long */
+        if (n->op == OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
                 *dom = (Span){ first.step == 2 ? first.start & ~(int64_t)1 : first.start, first.len * 2, 1 };
         return NULL;
 }
@@ -255,7 +256,8 @@ static bool is_row_anchor(const Graph *g, Ref r)
 {
         Class c = op_info[g->node[r].op].cls;
         Op op = g->node[r].op;
-        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL || op == OP_SCATTER || op == OP_COMBINE;
+        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL || op == OP_SCATTER ||
+               op == OP_COMBINE;
 }
 
 static int new_group(Fuse *f, Ref anchor, Ref first)
@@ -283,8 +285,8 @@ static void enter(Fuse *f, Ref r, int id)
 static bool merge(Fuse *f, int from, int to)
 {
         Graph *g = f->g;
-        if (f->gr[from].anchor || f->gr[to].anchor || !dim_eq(f->gr[from].rows, f->gr[to].rows) || f->gr[from].n != f->gr[to].n ||
-            f->gr[from].members + f->gr[to].members > MAX_MEMBERS)
+        if (f->gr[from].anchor || f->gr[to].anchor || !dim_eq(f->gr[from].rows, f->gr[to].rows) ||
+            f->gr[from].n != f->gr[to].n || f->gr[from].members + f->gr[to].members > MAX_MEMBERS)
                 return false;
         for (Ref r = 1; r < g->n_nodes; r++)            /* nothing between the two */
                 if (NODE(g, r)->group == from || NODE(g, r)->group == to) {
@@ -378,7 +380,8 @@ static void take_heads(Fuse *f, Ref r)
                                 continue;
                         count++;
                         /* one domain: a row op's head sees rows of the last axis */
-                        ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) && NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
+                        ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) &&
+                             NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
                              NODE(g, s)->op != OP_ACCUM && NODE(g, s)->op != OP_APPEND;
                         for (int i = 0; i < NODE(g, s)->n_in && ok; i++) {
                                 Ref in = NODE(g, s)->in[i], base = value_base(g, in);
@@ -395,7 +398,8 @@ static void take_heads(Fuse *f, Ref r)
                         if (NODE(g, s)->group == m && s != b)
                                 for (Ref u = s + 1; u < g->n_nodes && ok; u++)
                                         for (int i = 0; i < NODE(g, u)->n_in; i++)
-                                                if (value_base(g, NODE(g, u)->in[i]) == s && NODE(g, u)->group != m && (n->op == OP_SCATTER || n->op == OP_COMBINE))
+                                                if (value_base(g, NODE(g, u)->in[i]) == s && NODE(g, u)->group != m &&
+                                                    (n->op == OP_SCATTER || n->op == OP_COMBINE))
                                                         ok = false;
                 if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
                         ok = false;
@@ -427,8 +431,8 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
         Graph *g = f->g;
         const Node *n = NODE(g, s);
         int inside = 0;
-        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE || n->op == OP_INTERLEAVE || n->op == OP_DROPOUT ||
-            s < norm || !shape_eq(&n->type, &NODE(g, norm)->type))
+        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE || n->op == OP_INTERLEAVE ||
+            n->op == OP_DROPOUT || s < norm || !shape_eq(&n->type, &NODE(g, norm)->type))
                 return false;
         for (int i = 0; i < n->n_in; i++) {
                 Ref b = value_base(g, n->in[i]);
@@ -516,7 +520,9 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 for (Ref u = r + 1; u < g->n_nodes && !whole; u++) {
                         if (is_member(g, u) || op_info[NODE(g, u)->op].cls == CLASS_VIEW) {
                                 for (int i = 0; i < NODE(g, u)->n_in; i++)
-                                        whole |= NODE(g, u)->in[i] == r && (NODE(g, u)->op == OP_EXPAND || NODE(g, u)->op == OP_TRANSPOSE || NODE(g, u)->op == OP_CONCAT);
+                                        whole |= NODE(g, u)->in[i] == r &&
+                                                 (NODE(g, u)->op == OP_EXPAND || NODE(g, u)->op == OP_TRANSPOSE ||
+                                                  NODE(g, u)->op == OP_CONCAT);
                                 continue;
                         }
                         for (int i = 0; i < NODE(g, u)->n_in; i++)

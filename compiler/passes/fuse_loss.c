@@ -21,7 +21,8 @@ static Ref linear_of(Graph *g, Ref ce, Ref *bias)
                 if (n->op == OP_RESHAPE && n->type.rank && dim_eq(n->type.dim[n->type.rank - 1],
                     NODE(g, n->in[0])->type.dim[NODE(g, n->in[0])->type.rank - 1])) {
                         r = n->in[0];
-                } else if (n->op == OP_ADD && !*bias && NODE(g, n->in[1])->op == OP_PARAM && NODE(g, n->in[1])->type.rank == 1 &&
+                } else if (n->op == OP_ADD && !*bias && NODE(g, n->in[1])->op == OP_PARAM &&
+                           NODE(g, n->in[1])->type.rank == 1 &&
                            dim_eq(NODE(g, n->in[1])->type.dim[0], n->type.dim[n->type.rank - 1])) {
                         *bias = n->in[1];
                         r = n->in[0];
@@ -122,7 +123,8 @@ static Ref visit_grad(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 void fuse_loss_grad(Graph *g, Arena *tmp)
 {
-        Ctx c = { arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)), arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)) };
+        Ctx c = { arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)),
+                  arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)) };
         bool *simple = mark_simple(g, tmp);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);

@@ -25,7 +25,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Node *n = NODE(old, k);
         if (!c->made[k]) {
                 Op op = n->op == OP_RMSNORM_GRAD ? OP_RMSNORM_BACK : OP_LAYERNORM_BACK;
-                c->made[k] = graph_add(g, op, (Ref[]){ map[n->in[0]], map[c->dy[k]], map[c->gain[k]] }, 3, &n->a, n->loc, n->name);
+                c->made[k] = graph_add(g, op, (Ref[]) { map[n->in[0]], map[c->dy[k]], map[c->gain[k]] }, 3, &n->a,
+                                       n->loc, n->name);
         }
         return graph_item(g, c->made[k], c->item[r], NODE(old, r)->name);
 }
@@ -42,7 +43,8 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                 if (d->op != OP_RMSNORM_GRAD && d->op != OP_LAYERNORM_GRAD)
                         continue;
                 m = NODE(g, d->in[1]);
-                if (m->op != OP_MUL || m->uses != 1 || NODE(g, m->in[1])->type.rank != 1 || NODE(g, m->in[0])->type.rank < 2)
+                if (m->op != OP_MUL || m->uses != 1 || NODE(g, m->in[1])->type.rank != 1 ||
+                    NODE(g, m->in[0])->type.rank < 2)
                         continue;
                 Ref dy = m->in[0], gain = m->in[1], dgain = 0, dbias = 0, first;
                 Op fwd = d->op == OP_RMSNORM_GRAD ? OP_RMSNORM : OP_LAYERNORM;

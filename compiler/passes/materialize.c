@@ -12,7 +12,14 @@
 static bool writes_itself(Op op)
 {
         switch (op) {
-        case OP_TOPK: case OP_BUCKET: case OP_ARGMAX: case OP_CE: case OP_CE_GRAD: case OP_LINEAR_CE: case OP_LINEAR_CE_GRAD: case OP_SAMPLE:
+        case OP_TOPK:
+        case OP_BUCKET:
+        case OP_ARGMAX:
+        case OP_CE:
+        case OP_CE_GRAD:
+        case OP_LINEAR_CE:
+        case OP_LINEAR_CE_GRAD:
+        case OP_SAMPLE:
         case OP_APPEND: case OP_ACCUM:
                 return true;
         default:
@@ -75,7 +82,10 @@ static bool copy_needed(Graph *g, const Place *p, const int *parts, Ref r, int i
         case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
                 return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0) : !plain_ok(g, p, in);
         case OP_LINEAR_CE: case OP_LINEAR_CE_GRAD:
-                return i < 2 ? !rows_ok(g, p, in, 0) : i == 2 ? !plain_ok(g, p, in) : i == 4 || n->op == OP_LINEAR_CE ? !plain_ok(g, p, in) : false;
+                return i < 2                             ? !rows_ok(g, p, in, 0)
+                       : i == 2                          ? !plain_ok(g, p, in)
+                       : i == 4 || n->op == OP_LINEAR_CE ? !plain_ok(g, p, in)
+                                                         : false;
         case OP_ATTENTION:
                 return i < 3 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
         case OP_ATTENTION_GRAD:
@@ -105,7 +115,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                         Type t = NODE(g, in[i])->type;
                         if (NODE(old, r)->op == OP_CONCAT)
                                 t.dt = NODE(old, r)->type.dt;
-                        in[i] = graph_typed(g, OP_CAST, &t, &in[i], 1, NULL, NODE(old, r)->loc, graph_name(g, NODE(g, in[i])->name));
+                        in[i] = graph_typed(g, OP_CAST, &t, &in[i], 1, NULL, NODE(old, r)->loc,
+                                            graph_name(g, NODE(g, in[i])->name));
                 }
         }
         Ref n = graph_copy_node(old, r, g, map);
@@ -119,10 +130,12 @@ static void copy_outputs(Graph *g, const Place *p)
         for (int i = 0; i < g->n_out; i++) {
                 Ref r = g->out[i].ref;
                 Op op = NODE(g, value_base(g, r))->op;
-                if (NODE(g, r)->op == OP_APPEND || (plain_ok(g, p, r) && op != OP_INPUT && op != OP_PARAM && op != OP_CONST))
+                if (NODE(g, r)->op == OP_APPEND ||
+                    (plain_ok(g, p, r) && op != OP_INPUT && op != OP_PARAM && op != OP_CONST))
                         continue;
                 Type t = NODE(g, r)->type;
-                g->out[i].ref = graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc, graph_name(g, NODE(g, r)->name));
+                g->out[i].ref =
+                        graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc, graph_name(g, NODE(g, r)->name));
         }
 }
 

@@ -140,7 +140,8 @@ void order(Graph *g, Arena *tmp)
         for (int id = 1; id <= o.n; id++)
                 for (int j = 0; j < o.k[id].n_reads; j++)
                         o.readers[o.k[id].reads[j]]++;
-        int *plain = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *plain), *greedy = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *greedy);
+        int *plain = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *plain),
+            *greedy = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *greedy);
         schedule(&o, false, plain);
         schedule(&o, true, greedy);
         const int *list = peak_of(&o, greedy) < peak_of(&o, plain) ? greedy : plain;

@@ -28,10 +28,13 @@ static void mark_wide(Graph *g, bool *wide)
                 wide[g->out[i].ref] = true;
         for (Ref r = g->n_nodes - 1; r > 0; r--) {
                 const Node *n = NODE(g, r);
-                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE || n->op == OP_LOGSUMEXP || n->op == OP_ARGMAX) && n->n_in)
+                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE || n->op == OP_LOGSUMEXP ||
+                     n->op == OP_ARGMAX) &&
+                    n->n_in)
                         wide[n->in[0]] = true;
                 bool map = op_info[n->op].cls == CLASS_MAP && n->n_in && shape_eq(&n->type, &NODE(g, n->in[0])->type);
-                if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) && op_info[NODE(g, n->in[0])->op].cls != CLASS_LEAF)
+                if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) &&
+                    op_info[NODE(g, n->in[0])->op].cls != CLASS_LEAF)
                         wide[n->in[0]] = true;
         }
 }
@@ -95,7 +98,14 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
                 dt = narrow && !o->a.ce.both ? c->dt : DT_F32;
                 break;
-        case OP_SUM: case OP_ROWMAX: case OP_LOGSUMEXP: case OP_CE: case OP_COLSUM: case OP_SCATTER: case OP_TOPK: case OP_TOPK_GRAD:
+        case OP_SUM:
+        case OP_ROWMAX:
+        case OP_LOGSUMEXP:
+        case OP_CE:
+        case OP_COLSUM:
+        case OP_SCATTER:
+        case OP_TOPK:
+        case OP_TOPK_GRAD:
         case OP_CONST: case OP_SHARE: case OP_INV_TOKENS: case OP_SUMSQ: case OP_ADAMW: case OP_ACCUM: case OP_FILL:
                 break;
         case OP_SOFTMAX: case OP_SOFTMAX_GRAD:          /* gates: small, and read by top-k */

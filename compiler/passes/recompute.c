@@ -68,7 +68,8 @@ void recompute(Graph *g, Arena *tmp)
                 /* a sum that joins the residual stream is kept: all later layers hang on it */
                 const Node *n = NODE(g, r);
                 c.cheap[r] = is_cheap(g, r);
-                if (n->op == OP_ADD && NODE(g, n->in[0])->type.rank >= 2 && shape_eq(&NODE(g, n->in[0])->type, &NODE(g, n->in[1])->type))
+                if (n->op == OP_ADD && NODE(g, n->in[0])->type.rank >= 2 &&
+                    shape_eq(&NODE(g, n->in[0])->type, &NODE(g, n->in[1])->type))
                         c.cheap[r] = false;
                 if (op_info[n->op].cls == CLASS_VIEW && n->n_in && !c.cheap[n->in[0]])
                         c.cheap[r] = false;

@@ -130,7 +130,8 @@ void simplify(Graph *g, Arena *tmp)
                                 /* the reader must still have its shape without the expand */
                                 bool other = false;
                                 for (int j = 0; j < n->n_in; j++)
-                                        other |= j != i && NODE(g, n->in[j])->op != OP_EXPAND && shape_eq(&NODE(g, n->in[j])->type, &n->type);
+                                        other |= j != i && NODE(g, n->in[j])->op != OP_EXPAND &&
+                                                 shape_eq(&NODE(g, n->in[j])->type, &n->type);
                                 if (op_info[n->op].cls != CLASS_MAP || op_info[n->op].shape != op_info[OP_ADD].shape ||
                                     !shape_eq(&full, &in->type) || !other)
                                         c.maps_only[n->in[i]] = false;

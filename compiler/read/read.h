@@ -66,7 +66,7 @@ Loc     sandbox_here(lua_State *L);             /* innermost line of the user's;
 bool    sandbox_call(Reader *r, int n_args, int n_results);
 void    sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);      /* pushes the chunk */
 void    sandbox_load_path(lua_State *L, const char *path);
-bool    sandbox_has(const Reader *r, const char *module);                               /* in the folder of models, or embedded */
+bool    sandbox_has(const Reader *r, const char *module);   /* in the folder of models, or embedded */
 void    sandbox_require(lua_State *L, const char *module);                              /* pushes its value */
 
 /* ---- lua_graph.c ---- */

@@ -4,12 +4,12 @@
  * (ROWS query rows: T x H/K, in groups of ROWS where there are more), and the
  * cache is split over SPLITS blocks:
  *
- *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, B, T, rt, tile, smem, tail)
- *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory.
- *      SPLITS > 1: partial results go to work, floats (B*T*H, SPLITS, att_record<Att>()); tail is not
- *      called.  SPLITS == 1: work is null, tail as in attention_task.
- *   attention_combine_task<Att, SPLITS, THREADS>(work, B, T, tile, tail)
- *      ceil(B*T*H / (THREADS/32)) tiles: merges the parts in order, calls the tail.
+ *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile, smem, tail)
+ *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory;
+ *      tail as in attention_task.  SPLITS > 1: partial results go to work, floats
+ *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows merges them,
+ *      in order of the splits whichever it is.  done, an int for each SPLITS tiles, counts them: 0 before
+ *      and after.  SPLITS == 1: both are null.
  *
  * Launch sizes depend on B and T only; what part of the cache a block reads follows from
  * rt->pos, so a captured graph serves every position.  Choose ROWS as the power of two
@@ -55,15 +55,46 @@ TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
         top = t;
 }
 
+/* A warp merges the parts of one row of (B*T, H); lane i holds the weight of split i. */
+template <class Att, int SPLITS, class Tail>
+TGC_DEV void att_combine(const float *work, long row, Tail tail)
+{
+        constexpr int RECORD = att_record<Att>();
+        const int lane = threadIdx.x & 31;
+        work += row * (SPLITS * RECORD);
+        float ms[2] = { -INFINITY, 0.f };
+        if (lane < SPLITS)
+                load(ms, work + lane * RECORD + RECORD - 2);
+        const float mx = warp_max(ms[0]);
+        const float f = exp2f(ms[0] - (mx == -INFINITY ? 0.f : mx));
+        const float all = warp_sum(f * ms[1]), inv = all > 0.f ? 1.f / all : 0.f;
+#pragma unroll
+        for (int c = 0; c < (Att::D + 63) / 64; c++) {
+                const int d = (lane + 32 * c) * 2;
+                float o[2] = { 0.f, 0.f };
+#pragma unroll 8
+                for (int s = 0; s < SPLITS; s++) {
+                        const float w = __shfl_sync(0xffffffffu, f, s) * inv;
+                        float a[2] = { 0.f, 0.f };
+                        if (d < Att::D)
+                                load(a, work + s * RECORD + d);
+                        o[0] = fmaf(w, a[0], o[0]);
+                        o[1] = fmaf(w, a[1], o[1]);
+                }
+                if (d < Att::D)
+                        att_put2<Att::D>(tail, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
+        }
+}
+
 template <class E, class Att, class Tile, class Tail>
-TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int B, int T, const Rt *rt, int tile,
+TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt, int tile,
                                    char *smem, Tail tail)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef typename Sh::L L;
         constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
         constexpr int U = Sh::UNROLL;
-        static_assert(SPLITS >= 1 && SPLITS <= 32, "attention_combine_task keeps one split per lane");
+        static_assert(SPLITS >= 1 && SPLITS <= 32, "att_combine keeps one split per lane");
         const int groups = (T * GROUP + ROWS - 1) / ROWS;
         const int split = tile % SPLITS, r0 = tile / SPLITS % groups * ROWS;
         const int hk = tile / SPLITS / groups % Att::K, b = tile / SPLITS / groups / Att::K;
@@ -198,41 +229,22 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int B, 
                         att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
                 }
         }
-        __syncthreads();
-}
-
-/* One warp per row of (B*T, H); lane i holds the weight of split i. */
-template <class Att, int SPLITS, int THREADS, class Tail>
-TGC_DEV void attention_combine_task(const float *work, int B, int T, int tile, Tail tail)
-{
-        constexpr int RECORD = att_record<Att>();
-        const long row = (long)tile * (THREADS / 32) + (threadIdx.x >> 5);
-        const int lane = threadIdx.x & 31;
-        if (row >= (long)B * T * Att::H)
-                return;
-        work += row * (SPLITS * RECORD);
-        float ms[2] = { -INFINITY, 0.f };
-        if (lane < SPLITS)
-                load(ms, work + lane * RECORD + RECORD - 2);
-        const float mx = warp_max(ms[0]);
-        const float f = exp2f(ms[0] - (mx == -INFINITY ? 0.f : mx));
-        const float all = warp_sum(f * ms[1]), inv = all > 0.f ? 1.f / all : 0.f;
-#pragma unroll
-        for (int c = 0; c < (Att::D + 63) / 64; c++) {
-                const int d = (lane + 32 * c) * 2;
-                float o[2] = { 0.f, 0.f };
-#pragma unroll 8
-                for (int s = 0; s < SPLITS; s++) {
-                        const float w = __shfl_sync(0xffffffffu, f, s) * inv;
-                        float a[2] = { 0.f, 0.f };
-                        if (d < Att::D)
-                                load(a, work + s * RECORD + d);
-                        o[0] = fmaf(w, a[0], o[0]);
-                        o[1] = fmaf(w, a[1], o[1]);
+        if constexpr (SPLITS > 1) {
+                int *last = (int *)smem;
+                __threadfence();
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                        *last = atomicAdd(done + tile / SPLITS, 1) == SPLITS - 1;
+                        if (*last)
+                                done[tile / SPLITS] = 0;
+                        __threadfence();
                 }
-                if (d < Att::D)
-                        att_put2<Att::D>(tail, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
+                __syncthreads();
+                if (*last)
+                        for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
+                                att_combine<Att, SPLITS>(work, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP, tail);
         }
+        __syncthreads();
 }
 
 #endif

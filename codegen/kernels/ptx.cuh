@@ -176,7 +176,7 @@ template <class C> TGC_DEV C load_nc(const C *p) { return __ldg(p); }
 TGC_DEV uint4 load_streaming(const uint4 *p)
 {
         uint4 v;
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
         return v;
 }

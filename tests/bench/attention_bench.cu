@@ -54,6 +54,7 @@ struct Out {
 struct Mem {
         bf16 *qkv, *g, *o, *dq, *dk, *dv;
         float *lse, *delta, *work;
+        int *done;
         Rt *rt;
         int B, T, cap;
 };
@@ -106,14 +107,8 @@ template <class A, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS) k_decode(Mem m)
 {
         TGC_SMEM(smem);
-        attention_decode_task<bf16, A, Tile>(inputs<A>(m), m.work, m.B, m.T, m.rt, blockIdx.x, smem,
+        attention_decode_task<bf16, A, Tile>(inputs<A>(m), m.work, m.done, m.B, m.T, m.rt, blockIdx.x, smem,
                                              Out{ m.o, A::H * A::D });
-}
-
-template <class A, class Tile>
-__global__ void __launch_bounds__(128) k_combine(Mem m)
-{
-        attention_combine_task<A, Tile::SPLITS, 128>(m.work, m.B, m.T, blockIdx.x, Out{ m.o, A::H * A::D });
 }
 
 template <class K>
@@ -151,8 +146,6 @@ template <class A, class Tile> static void decode(const Mem &m)
         const int groups = (m.T * (A::H / A::K) + Tile::ROWS - 1) / Tile::ROWS;
         launch(k_decode<A, Tile>, m.B * A::K * groups * Tile::SPLITS, Tile::THREADS,
                attention_decode_smem<bf16, A, Tile>(), m);
-        if (Tile::SPLITS > 1)
-                launch(k_combine<A, Tile>, (m.B * m.T * A::H + 3) / 4, 128, 0, m);
 }
 template <class A> static void backward(const Mem &m)
 {
@@ -438,6 +431,8 @@ static bool infer(const char *name, int B, int T, int pos)
         m.dv = device<bf16>(nc);
         m.lse = device<float>((size_t)B * T * A::H);
         m.work = device<float>((size_t)B * T * A::H * Tile::SPLITS * att_record<A>());
+        m.done = device<int>((size_t)B * T * A::H);
+        cudaMemset(m.done, 0, (size_t)B * T * A::H * sizeof(int));
         fill<<<1024, 256>>>(m.qkv, nq, 1, 1.f);
         fill<<<1024, 256>>>(m.dk, nc, 2, 1.f);
         fill<<<1024, 256>>>(m.dv, nc, 3, 1.f);
@@ -450,7 +445,7 @@ static bool infer(const char *name, int B, int T, int pos)
         const double us = time_us(decode<A, Tile>, m);
         printf("%-28s decode   rows %d splits %-2d pos %-6d %9.1f us  %7.1f GB/s  error %.1e %s\n", name, Tile::ROWS,
                Tile::SPLITS, pos, us, nc * 4. / us * 1e-3, e, e < 4e-2 ? "ok" : "WRONG");
-        void *p[] = { m.qkv, m.o, m.dk, m.dv, m.lse, m.work, m.rt };
+        void *p[] = { m.qkv, m.o, m.dk, m.dv, m.lse, m.work, m.done, m.rt };
         for (void *x : p)
                 cudaFree(x);
         return e < 4e-2;

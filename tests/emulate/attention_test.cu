@@ -17,6 +17,7 @@ struct Args {
         const void *qkv, *g, *k, *v;    /* (B,T,(H+2K)D), (B,T,H,D); with a cache k, v (B,cap,K,D) */
         void *o, *dq, *dk, *dv, *o_decode;
         float *lse, *delta, *work;
+        int *done;
         const void *mask;               /* (B,T,cap) */
         const float *slopes;
         const Rt *rt;
@@ -68,13 +69,7 @@ template <class C> TGC_DEV void run_decode(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         attention_decode_task<typename C::E, A, AttDecode<C::ROWS, C::SPLITS, 128>>(
-                inputs<C>(a), a->work, a->B, a->T, a->rt, tile, smem, out<C>(a->o_decode, A::H));
-}
-
-template <class C> TGC_DEV void run_combine(const Args *a, int tile, char *)
-{
-        attention_combine_task<typename C::Att, C::SPLITS, 128>(a->work, a->B, a->T, tile,
-                                                                 out<C>(a->o_decode, C::Att::H));
+                inputs<C>(a), a->work, a->done, a->B, a->T, a->rt, tile, smem, out<C>(a->o_decode, A::H));
 }
 
 template <class C> TGC_DEV void run_delta(const Args *a, int tile, char *)
@@ -238,6 +233,8 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
         E *dk = (E *)memory(nk * sizeof(E)), *dv = (E *)memory(nk * sizeof(E));
         float *lse = (float *)memory(B * H * T * 4), *delta = (float *)memory(B * H * T * 4);
         float *work = (float *)memory((size_t)B * H * T * C::SPLITS * att_record<A>() * 4);
+        int *done = (int *)memory((size_t)B * H * T * 4);
+        memset(done, 0, (size_t)B * H * T * 4);
         typename A::Mask *mask = (typename A::Mask *)memory((size_t)B * T * cap * 4);
         float *slopes = (float *)memory(H * 4);
         rng = (unsigned)(B * 131 + T * 7 + D);
@@ -257,7 +254,7 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
                 slopes[h] = 0.25f / (float)(h + 1);
 
         Args *a = (Args *)memory(sizeof *a);
-        *a = { x, g, kc, vc, o, dq, dk, dv, o2, lse, delta, work, mask, slopes, rt, B, T, cap };
+        *a = { x, g, kc, vc, o, dq, dk, dv, o2, lse, delta, work, done, mask, slopes, rt, B, T, cap };
         memset((void *)o, 0x7f, nq * sizeof(E));
         memset((void *)o2, 0x7f, nq * sizeof(E));
         if (run(a))
@@ -399,28 +396,20 @@ extern "C" __global__ void name##_decode(const Args *a) \
         TGC_SMEM(smem); \
         run_decode<name##_case>(a, blockIdx.x, smem); \
 } \
-extern "C" __global__ void name##_combine(const Args *a) \
-{ \
-        TGC_SMEM(smem); \
-        run_combine<name##_case>(a, blockIdx.x, smem); \
-} \
 TGC_KERNEL(name##_fwd, 1) \
 TGC_KERNEL(name##_decode, 1) \
-TGC_KERNEL(name##_combine, 1) \
 GRAD(name) \
 static int name##_run(Args *a) \
 { \
         typedef name##_case C; \
         typedef C::Att A; \
         typedef Tiles<C::E, A> R; \
-        const int bm = R::Fwd::Tile::BM, heads = a->B * A::H, rows = a->B * a->T * A::H; \
+        const int bm = R::Fwd::Tile::BM, heads = a->B * A::H; \
         LAUNCH(name##_fwd, heads * ((a->T + bm - 1) / bm), R::Fwd::Tile::THREADS, R::Fwd::SMEM, a); \
         if (A::CACHED && a->T <= 8) { \
                 const int groups = (a->T * (A::H / A::K) + C::ROWS - 1) / C::ROWS; \
                 LAUNCH(name##_decode, a->B * A::K * groups * C::SPLITS, 128, \
                        (attention_decode_smem<C::E, A, AttDecode<C::ROWS, C::SPLITS, 128>>()), a); \
-                if (C::SPLITS > 1) \
-                        LAUNCH(name##_combine, (rows + 3) / 4, 128, 0, a); \
         } \
         return name##_grad_run(a); \
 }

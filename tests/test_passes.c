@@ -30,6 +30,15 @@ static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cac
 static void run_last_token(Model *m, Arena *tmp, const char *arg) { (void)arg; last_token(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
+static void run_recompute(Model *m, Arena *tmp, const char *arg) { (void)arg; recompute(m->graph, tmp); }
+static void run_materialize(Model *m, Arena *tmp, const char *arg) { (void)arg; materialize(m->graph, tmp); }
+
+static void run_order(Model *m, Arena *tmp, const char *arg)
+{
+        fuse(m->graph, tmp, atoi(arg), NULL);
+        order(m->graph, tmp);
+}
+
 static void run_precision(Model *m, Arena *tmp, const char *arg)
 {
         int dt = 0;
@@ -50,7 +59,10 @@ static const Pass passes[] = {
         { "cache_kv", false, 0, run_cache_kv },
         { "last_token", false, 0, run_last_token },
         { "precision", true, 0, run_precision },
+        { "recompute", true, 0, run_recompute },
+        { "materialize", true, 0, run_materialize },
         { "fuse", true, PRINT_GROUP, run_fuse },
+        { "order", true, PRINT_GROUP, run_order },
 };
 
 /* ---- values before and after ---- */
@@ -361,6 +373,9 @@ PASS(fuse_norm_grad)
 PASS(cache_kv)
 PASS(last_token)
 PASS(precision)
+PASS(recompute)
+PASS(materialize)
 PASS(fuse)
+PASS(order)
 
 TEST_MAIN

@@ -161,12 +161,18 @@ void materialize(Graph *g, Arena *tmp)
                                 }
                 if (!count) {
                         Place *p = place_concats(g, tmp);
+                        bool *pending = arena_alloc(tmp, n);    /* a view over something that is copied in this round */
                         for (Ref r = 1; r < g->n_nodes; r++)
-                                for (int i = 0; i < NODE(g, r)->n_in; i++)
-                                        if (NODE(g, r)->op != OP_CONCAT && copy_needed(g, p, parts, r, i)) {
+                                for (int i = 0; i < NODE(g, r)->n_in; i++) {
+                                        bool view = op_info[NODE(g, r)->op].cls == CLASS_VIEW;
+                                        if (pending[NODE(g, r)->in[i]]) {
+                                                pending[r] |= view;
+                                        } else if (NODE(g, r)->op != OP_CONCAT && copy_needed(g, p, parts, r, i)) {
                                                 c.copy[r] |= 1u << i;
+                                                pending[r] |= view;
                                                 count++;
                                         }
+                                }
                         if (!count) {
                                 copy_outputs(g, p);
                                 return;

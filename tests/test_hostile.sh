@@ -12,6 +12,8 @@ cd "$dir" || exit 1
 export TGC_CACHE_DIR=$dir/cache OMP_NUM_THREADS=1 LC_ALL=C
 unset TGC_DEVICE TGC_LOG
 failed=0
+limit=4000000                           # KiB; sanitizers want terabytes of addresses
+(ulimit -v $limit; "$TGC" version) > /dev/null 2>&1 || limit=unlimited
 
 say() {         # say NAME PROBLEM: an empty problem is a pass
         if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
@@ -23,7 +25,7 @@ try() {
         local want=$1 words=$2 rc
         shift 2
         rm -f x.plan
-        ( ulimit -v 4000000; exec timeout -k 2 20 "$@" > out 2> err < /dev/null )
+        ( ulimit -v $limit; exec timeout -k 2 20 "$@" > out 2> err < /dev/null )
         rc=$?
         if [ $rc -ne "$want" ]; then
                 echo "'${*: -4}' exits with $rc, not $want: $(head -c 300 err)"
@@ -34,10 +36,22 @@ try() {
         fi
 }
 
-compile() { local want=$1 words=$2; shift 2; try "$want" "$words" "$TGC" compile "$@" -o x.plan; }
-infer()   { local want=$1 words=$2; shift 2; try "$want" "$words" "$TGC" run both.plan --device cpu -t 1 --temp 0 "$@"; }
-train()   { local want=$1 words=$2; shift 2; try "$want" "$words" "$TGC" train both.plan --device cpu -t 1 --max_iters 2 \
-                --eval_interval 2 --eval_iters 1 --out_dir out.d "$@"; }
+compile() {
+        local want=$1 words=$2
+        shift 2
+        try "$want" "$words" "$TGC" compile "$@" -o x.plan
+}
+infer() {
+        local want=$1 words=$2
+        shift 2
+        try "$want" "$words" "$TGC" run both.plan --device cpu -t 1 --temp 0 "$@"
+}
+train() {
+        local want=$1 words=$2
+        shift 2
+        try "$want" "$words" "$TGC" train both.plan --device cpu -t 1 --max_iters 2 --eval_interval 2 --eval_iters 1 \
+                --out_dir out.d "$@"
+}
 
 # patch FILE OFFSET BYTES: BYTES as printf writes them
 patch() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null; }
@@ -64,7 +78,10 @@ return {
 LUA
 seq 1 200 > text.txt
 compiler=
-"$TGC" compile tiny.lua -q -o plain.plan --mode infer || { echo "not ok setup: $TGC compiles nothing"; exit 1; }
+"$TGC" compile tiny.lua -q -o plain.plan --mode infer || {
+        echo "not ok setup: $TGC compiles nothing"
+        exit 1
+}
 if "$TGC" compile tiny.lua -q -o both.plan -b 2 --block-size 8 --target cpu 2> err; then compiler=yes; fi
 
 # ---- models ----
@@ -90,15 +107,20 @@ lua_files() {
         for f in endless_loop table_bomb string_bomb c_recursion unknown_op inner_dimensions nil_parameter; do
                 compile 3 "$f.lua:[0-9]+: error: " "$lua/$f.lua"
         done
-        printf '\033LuaT\0\x19\x93' > code.lua; compile 3 'code.lua: .*binary chunk' code.lua
-        : > empty.lua;                          compile 3 'empty.lua: .*must return a table' empty.lua
-        truncate -s 100M big.lua;               compile 3 'big.lua: .*longer than' big.lua
+        printf '\033LuaT\0\x19\x93' > code.lua
+        compile 3 'code.lua: .*binary chunk' code.lua
+        : > empty.lua
+        compile 3 'empty.lua: .*must return a table' empty.lua
+        truncate -s 100M big.lua
+        compile 3 'big.lua: .*longer than' big.lua
         echo 'return { name="x", params={}, graph=function() return {} end }' > none.lua
         compile 3 'neither logits nor loss' none.lua
         compile 8 'nosuch.lua: .*no such file' nosuch.lua
         compile 8 'no/such.lua: no such file' no/such.lua
-        mkdir folder.lua;                       compile 3 'folder.lua: a folder' folder.lua
-        mkfifo pipe.lua;                        compile 3 'pipe.lua: a device or pipe' pipe.lua
+        mkdir folder.lua
+        compile 3 'folder.lua: a folder' folder.lua
+        mkfifo pipe.lua
+        compile 3 'pipe.lua: a device or pipe' pipe.lua
         compile 3 '/dev/zero: a device' /dev/zero
 }
 
@@ -106,16 +128,24 @@ json_graphs() {
         local text
         "$TGC" dump tiny.lua --graph --json > graph.json
         compile 0 '' graph.json
-        head -c 500 graph.json > j.json;                                compile 3 'j.json:[0-9]+: not valid JSON' j.json
-        : > j.json;                                                     compile 3 'j.json:1: not valid JSON' j.json
-        head -c 300000 /dev/zero | tr '\0' '[' > j.json;                compile 3 'j.json:1: not valid JSON' j.json
-        printf '{"name":"a\0"}' > j.json;                               compile 3 'j.json:1: NUL' j.json
-        printf '\xff\xfe{}' > j.json;                                   compile 3 'j.json: not UTF-8' j.json
+        head -c 500 graph.json > j.json
+        compile 3 'j.json:[0-9]+: not valid JSON' j.json
+        : > j.json
+        compile 3 'j.json:1: not valid JSON' j.json
+        head -c 300000 /dev/zero | tr '\0' '[' > j.json
+        compile 3 'j.json:1: not valid JSON' j.json
+        printf '{"name":"a\0"}' > j.json
+        compile 3 'j.json:1: NUL' j.json
+        printf '\xff\xfe{}' > j.json
+        compile 3 'j.json: not UTF-8' j.json
         for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' '{"name":5}|version 1'; do
-                echo "${text%|*}" > j.json;                             compile 3 "j.json: .*${text#*|}" j.json
+                echo "${text%|*}" > j.json
+                compile 3 "j.json: .*${text#*|}" j.json
         done
-        sed '0,/\[65,/s/\[65,/[1e30,/' graph.json > j.json;             compile 3 'j.json:[0-9]+: .*1e30' j.json
-        sed '0,/\[65,/s/\[65,/[-3,/' graph.json > j.json;               compile 3 'j.json:[0-9]+: .*-3' j.json
+        sed '0,/\[65,/s/\[65,/[1e30,/' graph.json > j.json
+        compile 3 'j.json:[0-9]+: .*1e30' j.json
+        sed '0,/\[65,/s/\[65,/[-3,/' graph.json > j.json
+        compile 3 'j.json:[0-9]+: .*-3' j.json
         sed 's/"op": "gather"/"op": "gatherr"/' graph.json > j.json
         compile 3 "j.json:[0-9]+: .*unknown op" j.json
 }
@@ -136,11 +166,15 @@ plans() {
                 head -c $at plain.plan > bad.plan
                 try 3 'bad.plan: ' "$TGC" info bad.plan
         done
-        (cat plain.plan; echo more) > bad.plan;         try 3 'bad.plan: .*header says' "$TGC" info bad.plan
-        cp plain.plan bad.plan; patch bad.plan 0 X;     try 3 'bad.plan: not a plan' "$TGC" info bad.plan
-        cp plain.plan bad.plan; patch bad.plan 8 '\xff'; try 3 'plan format .*reads 1' "$TGC" info bad.plan
-        cp text.txt bad.plan;                           try 3 'bad.plan: not a plan' "$TGC" run bad.plan --prompt-ids 1
-        try 2 'was compiled for inference only|no program' "$TGC" train plain.plan --data text.txt --device cpu --out_dir out.d
+        (cat plain.plan; echo more) > bad.plan
+        try 3 'bad.plan: .*header says' "$TGC" info bad.plan
+        cp plain.plan bad.plan; patch bad.plan 0 X
+        try 3 'bad.plan: not a plan' "$TGC" info bad.plan
+        cp plain.plan bad.plan; patch bad.plan 8 '\xff'
+        try 3 'plan format .*reads 1' "$TGC" info bad.plan
+        cp text.txt bad.plan
+        try 3 'bad.plan: not a plan' "$TGC" run bad.plan --prompt-ids 1
+        try 2 'was compiled for inference only' "$TGC" train plain.plan --data text.txt --out_dir out.d
         try 2 'is compiled already' "$TGC" run plain.plan --prompt-ids 1 -D n_layer=2
         try 2 'batch-size 3: plain.plan was compiled for 1' "$TGC" run plain.plan --prompt-ids 1 -b 3
 }
@@ -153,42 +187,62 @@ folder() {      # folder CODE WORDS: compiles hf, then makes it good again
         chmod u+w hf/*
 }
 
+config() {      # config SED CODE WORDS
+        sed -i "$1" hf/config.json
+        folder "$2" "$3"
+}
+
 hf_config() {
         folder 0 ''
-        head -c 200 hf/config.json > q; mv q hf/config.json;                    folder 3 'hf/config.json:[0-9]+: not valid'
-        echo '{}' > hf/config.json;                                             folder 3 'hf/config.json: no model is known'
-        echo '[]' > hf/config.json;                                             folder 3 'hf/config.json: not a JSON object'
-        sed -i '/Llama/d; s/"model_type".*/"model_type": "frob",/' hf/config.json; folder 3 'hf/config.json: .*frob'
-        sed -i 's/"hidden_size".*/"hidden_size": "x",/' hf/config.json;         folder 3 'hf/config.json: '
-        sed -i '/"hidden_size"/d' hf/config.json;                               folder 3 'hf/config.json: .*hidden_size'
-        sed -i 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' hf/config.json; folder 3 'hf/config.json: .*-1'
-        sed -i 's/"num_hidden_layers".*/"num_hidden_layers": 3,/' hf/config.json; folder 3 'hf: .*missing: model.layers.2'
-        sed -i 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' hf/config.json; folder 0 'model.layers.1.* not used'
-        sed -i 's/"vocab_size".*/"vocab_size": 1000000000000/' hf/config.json;  folder 3 'hf/config.json: .*1000000000000'
-        sed -i 's/"vocab_size".*/"vocab_size": 2047/' hf/config.json;           folder 3 '2047.*lm_head.weight.*2048'
+        head -c 200 hf/config.json > q; mv q hf/config.json
+        folder 3 'hf/config.json:[0-9]+: not valid'
+        echo '{}' > hf/config.json
+        folder 3 'hf/config.json: no model is known'
+        echo '[]' > hf/config.json
+        folder 3 'hf/config.json: not a JSON object'
+        config '/Llama/d; s/"model_type".*/"model_type": "frob",/' 3 'hf/config.json: .*frob'
+        config 's/"hidden_size".*/"hidden_size": "x",/' 3 'hf/config.json: '
+        config '/"hidden_size"/d' 3 'hf/config.json: .*hidden_size'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 'hf/config.json: .*-1'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": 3,/' 3 'hf: .*missing: model.layers.2'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 0 'model.layers.1.* not used'
+        config 's/"vocab_size".*/"vocab_size": 1000000000000/' 3 'hf/config.json: .*1000000000000'
+        config 's/"vocab_size".*/"vocab_size": 2047/' 3 '2047.*lm_head.weight.*2048'
 }
 
 hf_weights() {
-        head -c 100000 hf/model.safetensors > q; mv q hf/model.safetensors;     folder 3 'model.safetensors: tensor .*bytes'
-        : > hf/model.safetensors;                                               folder 3 'model.safetensors: 0 bytes'
-        patch hf/model.safetensors 0 '\xff\xff\xff\xff\xff\xff\xff\x7f';        folder 3 'model.safetensors: header of'
-        patch hf/model.safetensors 9 'x';                                       folder 3 'model.safetensors'
-        rm hf/model.safetensors;                                                folder 0 'weights will be random'
+        head -c 100000 hf/model.safetensors > q; mv q hf/model.safetensors
+        folder 3 'model.safetensors: tensor .*bytes'
+        : > hf/model.safetensors
+        folder 3 'model.safetensors: 0 bytes'
+        patch hf/model.safetensors 0 '\xff\xff\xff\xff\xff\xff\xff\x7f'
+        folder 3 'model.safetensors: header of'
+        patch hf/model.safetensors 9 'x'
+        folder 3 'model.safetensors'
+        rm hf/model.safetensors
+        folder 0 'weights will be random'
 }
 
 tokenizers() {
         local bin=$data/models/stories260K/stories260K.bin
-        head -c 300 hf/tokenizer.json > q; mv q hf/tokenizer.json;              folder 3 'tokenizer.json:[0-9]+: not JSON'
-        echo '{}' > hf/tokenizer.json;                                          folder 3 'tokenizer.json: there is no model'
-        echo '{"model":{"type":"Frob","vocab":{"a":0},"merges":[]}}' > hf/tokenizer.json; folder 3 "type 'Frob'"
-        echo '{"model":{"type":"BPE","vocab":{"a":5},"merges":["a b"]}}' > hf/tokenizer.json; folder 3 'merge 0'
+        head -c 300 hf/tokenizer.json > q; mv q hf/tokenizer.json
+        folder 3 'tokenizer.json:[0-9]+: not JSON'
+        echo '{}' > hf/tokenizer.json
+        folder 3 'tokenizer.json: there is no model'
+        echo '{"model":{"type":"Frob","vocab":{"a":0},"merges":[]}}' > hf/tokenizer.json
+        folder 3 "type 'Frob'"
+        echo '{"model":{"type":"BPE","vocab":{"a":5},"merges":["a b"]}}' > hf/tokenizer.json
+        folder 3 'merge 0'
         head -c 2000 "$data"/models/stories260K/tok512.bin > tok.bin
         compile 3 'tok.bin: .*token 142' "$bin" --tokenizer tok.bin
         compile 3 'nosuch: No such file' "$bin" --tokenizer nosuch
         rm -f tok.bin
-        head -c 5000 /dev/urandom > m.bin; patch m.bin 0 '\xff\xff\xff\xff';    compile 3 'm.bin: not a llama2.c' m.bin
-        head -c 30 "$bin" > m.bin;                                              compile 3 'm.bin: 30 bytes, but' m.bin
-        head -c 300000 "$bin" > m.bin;                                          compile 3 'm.bin: 300000 bytes, but' m.bin
+        head -c 5000 /dev/urandom > m.bin; patch m.bin 0 '\xff\xff\xff\xff'
+        compile 3 'm.bin: not a llama2.c' m.bin
+        head -c 30 "$bin" > m.bin
+        compile 3 'm.bin: 30 bytes, but' m.bin
+        head -c 300000 "$bin" > m.bin
+        compile 3 'm.bin: 300000 bytes, but' m.bin
 }
 
 # ---- running ----
@@ -218,7 +272,8 @@ texts() {       # prompts through a tokenizer of characters
         try 2 '--prompt: .*not among'        "$TGC" run both.plan "${go[@]}" -p abc
         try 2 '--prompt: .*UTF-8'                   "$TGC" run both.plan "${go[@]}" -p $'1\xff'
         try 2 '30 tokens'               "$TGC" run both.plan "${go[@]}" -p 111111111111111111111111111111
-        printf '1\0002' > nul.txt;      try 3 'nul.txt: .*not among' "$TGC" run both.plan "${go[@]}" -f nul.txt
+        printf '1\0002' > nul.txt
+        try 3 'nul.txt: .*not among' "$TGC" run both.plan "${go[@]}" -f nul.txt
         try 8 'nosuch'                  "$TGC" run both.plan "${go[@]}" -f nosuch
         try 3 'folder'                  "$TGC" run both.plan "${go[@]}" -f .
 }
@@ -233,13 +288,15 @@ machine() {
         compile 0 '' llama "${huge[@]}" && mv x.plan huge.plan
         try 5 'GB needed, .* free' "$TGC" run huge.plan --prompt-ids 1 --device cpu
         grep -q 'kv ' err || echo "no table of what is needed"
-        env -u HOME -u TGC_CACHE_DIR -u XDG_CACHE_HOME "$TGC" run both.plan -q --prompt-ids 1 -n 1 --device cpu -t 1 > out \
-                || echo "does not run without HOME"
+        env -u HOME -u TGC_CACHE_DIR -u XDG_CACHE_HOME \
+                "$TGC" run both.plan -q --prompt-ids 1 -n 1 --device cpu -t 1 > out || echo "does not run without HOME"
         TGC_CACHE_DIR=/proc/none infer 0 '' --prompt-ids 1 -n 1
 }
 
 no_compiler() {
-        compile_without() { try "$1" "$2" /usr/bin/env -i PATH=/nonexistent "$TGC" compile tiny.lua -o x.plan --mode infer "${@:3}"; }
+        compile_without() {
+                try "$1" "$2" /usr/bin/env -i PATH=/nonexistent "$TGC" compile tiny.lua -o x.plan --mode infer "${@:3}"
+        }
         compile_without 4 'no C compiler' --target cpu
         compile_without 0 'no compiled CPU code' --target all
         compile_without 0 ''
@@ -250,11 +307,16 @@ no_compiler() {
 text_data() {
         train 8 'nosuch: no such file'          --data nosuch
         train 3 'a folder'                      --data .
-        : > e.txt;                              train 3 'e.txt: .*without characters' --data e.txt
-        echo abc > s.txt;                       train 3 's.txt: 4 tokens; .* need 9' --data s.txt
-        printf 'abc\xff\xfe hello' > u.txt;     train 3 'u.txt: .*byte 3 is not UTF-8' --data u.txt
-        head -c 301 /dev/zero > odd.bin;        train 3 'odd.bin: 301 bytes' --data odd.bin
-        printf '\101\000\377\000' > ids.bin;    train 3 'ids.bin: id 65 at 0, the vocabulary is 65' --data ids.bin
+        : > e.txt
+        train 3 'e.txt: .*without characters' --data e.txt
+        echo abc > s.txt
+        train 3 's.txt: 4 tokens; .* need 9' --data s.txt
+        printf 'abc\xff\xfe hello' > u.txt
+        train 3 'u.txt: .*byte 3 is not UTF-8' --data u.txt
+        head -c 301 /dev/zero > odd.bin
+        train 3 'odd.bin: 301 bytes' --data odd.bin
+        printf '\101\000\377\000' > ids.bin
+        train 3 'ids.bin: id 65 at 0, the vocabulary is 65' --data ids.bin
         train 3 'text.txt: not a .npy'          --data text.txt --batch_offsets text.txt
         printf '\x93NUMPY\x01\0\x76\0{"descr": "<i8"' > a.npy
         train 3 'a.npy: '                       --data text.txt --batch_offsets a.npy
@@ -279,9 +341,12 @@ resume() {
                 head -c $n good > out.d/state.safetensors
                 train 3 'state.safetensors: ' --data text.txt --resume --max_iters 4
         done
-        head -c 9000 /dev/urandom > out.d/state.safetensors;    train 3 'state.safetensors: ' --data text.txt --resume
-        cp ckpt out.d/state.safetensors;                        train 3 'no step' --data text.txt --resume
-        cp good out.d/state.safetensors;                        train 3 'tokens of data, tiny.lua has' --data tiny.lua --resume
+        head -c 9000 /dev/urandom > out.d/state.safetensors
+        train 3 'state.safetensors: ' --data text.txt --resume
+        cp ckpt out.d/state.safetensors
+        train 3 'no step' --data text.txt --resume
+        cp good out.d/state.safetensors
+        train 3 'tokens of data, tiny.lua has' --data tiny.lua --resume
         train 2 'seed 1337' --data text.txt --resume --seed 5
         cmp -s good out.d/state.safetensors && cmp -s ckpt out.d/ckpt.safetensors || echo "a refused run wrote"
         train 6 'not finite' --data text.txt --learning_rate 1000 --weight_decay 100 --grad_clip 0 --max_skips 0 \
@@ -337,7 +402,8 @@ interrupt() {
 }
 
 signals() {
-        local go=("$TGC" train both.plan --data text.txt --device cpu -t 1 --max_iters 100000000 -q --eval_interval 100000000)
+        local go=("$TGC" train both.plan --data text.txt --device cpu -t 1 -q --max_iters 100000000
+                  --eval_interval 100000000)
         interrupt INT 130 "${go[@]}" --out_dir i.d
         interrupt TERM 143 "${go[@]}" --out_dir t.d
         [ -s i.d/state.safetensors ] && [ -s t.d/state.safetensors ] || echo "nothing was saved"

@@ -199,7 +199,8 @@ static int refuse_model_options(const Args *a, const char *path, Err *e)
 static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
 {
         char batch[32];
-        if (!opt_set(a, O_BATCH) || !manifest_word(p, "batch", batch, sizeof batch) || opt_int(a, O_BATCH) <= atoi(batch))
+        if (!opt_set(a, O_BATCH) || !manifest_word(p, "batch", batch, sizeof batch)
+            || opt_int(a, O_BATCH) <= atoi(batch))
                 return TGC_OK;
         return err_set(e, TGC_USAGE, "--batch-size %d: %s was compiled for %s", opt_int(a, O_BATCH), path, batch);
 }

@@ -62,8 +62,8 @@ static void keep_losses(Graph *g)
 int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e)
 {
         Diag d = { 0 };
-        char *text = first_graph(ir, n);
-        Oracle *o = *out = calloc(1, sizeof *o);
+        char *volatile text = first_graph(ir, n);
+        Oracle *volatile o = *out = calloc(1, sizeof *o);
         Arena *volatile tmp = NULL;
         if (!text || !o) {
                 free(text);

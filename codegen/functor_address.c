@@ -1,0 +1,308 @@
+/* functor_address.c: where operands and results of a functor lie: offsets as text. */
+#include "functor.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool f_internal(F *f, Ref r) { return f->dom_of[r] != 0; }
+
+static void note_dim(F *f, Dim d)
+{
+        const Sizes *s = &f->g->sizes;
+        f->uses_T |= d.e[SYM_T] && !s->v[SYM_T];
+        f->uses_B |= d.e[SYM_B] && !s->v[SYM_B];
+}
+
+const char *f_dimc(F *f, Dim d)
+{
+        note_dim(f, d);
+        return dim_c(f->e, d);
+}
+
+/* Sum of (x / inner % size) * stride over the axes [lo, hi), neighbours joined.
+ * Returns whether the innermost step is 1 and its run's length. */
+static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const char *x, Text *out, int64_t *run_len,
+                 bool *zero)
+{
+        struct { Dim size, stride; } run[MAX_RANK];
+        int n = 0;
+        Dim inner = DIM(1);
+        bool unit = false;
+        *zero = true;
+        *run_len = 0;
+        for (int i = hi - 1; i >= lo; i--) {            /* run[0] is the innermost */
+                if (dim_eq(t->dim[i], DIM(1)))
+                        continue;
+                bool z = stride[i].n == 0;
+                if (n &&
+                    ((z && run[n - 1].stride.n == 0) ||
+                     (!z && run[n - 1].stride.n && dim_eq(stride[i], dim_mul(run[n - 1].stride, run[n - 1].size))))) {
+                        run[n - 1].size = dim_mul(run[n - 1].size, t->dim[i]);
+                } else {
+                        run[n].size = t->dim[i];
+                        run[n++].stride = stride[i];
+                }
+        }
+        for (int k = 0; k < n; k++) {
+                if (run[k].stride.n) {
+                        bool one = dim_eq(run[k].stride, DIM(1));
+                        *zero = false;
+                        if (k == 0 && one) {
+                                unit = true;
+                                *run_len = n == 1 ? 0 : run[0].size.n;
+                        } else {
+                                f->align |= run[k].stride.n & 7 ? run[k].stride.n
+                                                                : 0; /* collected as odd bits, see index_of */
+                        }
+                        text_add(out, " + ");
+                        if (!one)
+                                text_add(out, "(long)");
+                        bool div = !dim_eq(inner, DIM(1)), mod = k + 1 < n;
+                        if (div || mod)
+                                text_add(out, "(");
+                        text_add(out, "%s", x);
+                        if (div)
+                                text_add(out, " / %s", f_dimc(f, inner));
+                        if (mod)
+                                text_add(out, " %% %s", f_dimc(f, run[k].size));
+                        if (div || mod)
+                                text_add(out, ")");
+                        if (!one)
+                                text_add(out, " * %s", f_dimc(f, run[k].stride));
+                }
+                inner = dim_mul(inner, run[k].size);
+        }
+        return unit;
+}
+
+/* First axis of the columns: trailing axes that make up n. */
+static int split(const Type *t, int64_t n)
+{
+        int64_t c = 1;
+        int i = t->rank;
+        if (n == 0)
+                return t->rank - 1;
+        while (i > 0 && c < n && dim_is_const(t->dim[i - 1]))
+                c *= t->dim[--i].n;
+        while (i > 0 && dim_eq(t->dim[i - 1], DIM(1)) && n == c && i > 0)
+                i--;
+        if (c != n) {
+                fprintf(stderr, "tgc: internal error: a value's shape does not fit its kernel's columns\n");
+                abort();
+        }
+        return i;
+}
+
+
+/* Address of element (row, col) of a domain with n columns, for strides over shape t. */
+void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, Index *ix)
+{
+        Text row = { 0 }, col = { 0 };
+        int k = split(t, n);
+        int64_t run, keep = f->align, m;
+        bool row_zero, col_zero;
+        f->align = 0;
+        part(f, t, stride, 0, k, "row", &row, &run, &row_zero);
+        ix->vector = part(f, t, stride, k, t->rank, "\2", &col, &run, &col_zero);
+        for (int i = 0; i < k; i++)                     /* a unit stride in the rows also binds vectors */
+                if (!dim_eq(t->dim[i], DIM(1)) && stride[i].n)
+                        f->align |= stride[i].n;
+        ix->scalar = col_zero;
+        m = f->align | off | run | 8;
+        m &= -m;
+        f->align = ix->vector && m < keep ? m : keep;
+        if (off)
+                text_add(&row, " + %lld", (long long)off);
+        snprintf(ix->row, sizeof ix->row, "%s", row.s ? row.s : "");
+        snprintf(ix->col, sizeof ix->col, "%s", col.s ? col.s + 3 : "");
+        text_free(&row);
+        text_free(&col);
+}
+
+/* Strides of an operand stretched to shape t. */
+void f_stretch(const Access *a, const Type *t, Dim *stride)
+{
+        for (int i = 0; i < t->rank; i++) {
+                int j = i - (t->rank - a->t.rank);
+                stride[i] =
+                        j < 0 || (dim_eq(a->t.dim[j], DIM(1)) && !dim_eq(t->dim[i], DIM(1))) ? DIM(0) : a->stride[j];
+        }
+}
+
+void f_plain_strides(const Type *t, Dim *stride)
+{
+        Dim s = DIM(1);
+        for (int i = t->rank - 1; i >= 0; i--) {
+                stride[i] = s;
+                s = dim_mul(s, t->dim[i]);
+        }
+}
+
+/* A C name for node r, unique in this functor. */
+const char *f_name_of(F *f, Ref r)
+{
+        if (!f->name[r][0]) {
+                const char *s = short_name(f->e, r);
+                int k = 0;
+                snprintf(f->name[r], sizeof f->name[r], "%.30s", s);
+                for (Ref i = 1; i < f->g->n_nodes; i++)
+                        if (i != r && !strcmp(f->name[i], f->name[r])) {
+                                snprintf(f->name[r], sizeof f->name[r], "%.30s%d", s, ++k + 1);
+                                i = 0;
+                        }
+        }
+        return f->name[r];
+}
+
+const char *f_fmt(F *f, const char *s, ...)
+{
+        va_list ap;
+        char buf[1024];
+        va_start(ap, s);
+        vsnprintf(buf, sizeof buf, s, ap);
+        va_end(ap);
+        return arena_str(f->e->tmp, buf);
+}
+
+const char *f_member(F *f, const char *arg) { return f_fmt(f, f->cuda ? "a.%s" : "a->%s", arg); }
+const char *f_rt(F *f, const char *field) { return f_fmt(f, f->cuda ? "a.rt->%s" : "a->rt->%s", field); }
+
+/* Position of linear index x over (B,T). */
+const char *f_position(F *f, const char *x)
+{
+        Dim T = DIM_SYM(SYM_T);
+        const char *t = f_dimc(f, T);
+        if (!strcmp(t, "1"))
+                return f_fmt(f, "%s[%s]", f_rt(f, "pos"), x);
+        return f_fmt(f, "%s[(%s) / %s] + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
+}
+
+void f_subst(char *out, size_t cap, const char *s, const char *col)
+{
+        size_t n = 0;
+        for (; *s && n + 1 < cap; s++) {
+                if (*s == '\2')
+                        n += (size_t)snprintf(out + n, cap - n, "%s", col);
+                else
+                        out[n++] = *s;
+        }
+        out[n < cap ? n : cap - 1] = 0;
+}
+
+/* The integer text of a row's index: ids of a gather. */
+static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per_element, char *col_text)
+{
+        const Node *x = NODE(f->g, ids);
+        Access acc;
+        Dim stride[MAX_RANK];
+        Index ix;
+        int64_t keep = f->align;
+        Type t = *shape;
+        t.rank = x->type.rank;                          /* ids lead the result's shape */
+        *per_element = false;
+        Ref b = ids;
+        while (NODE(f->g, b)->op == OP_RESHAPE)
+                b = NODE(f->g, b)->in[0];
+        if (is_virtual(f->g, b)) {
+                f_plain_strides(&t, stride);
+                Type whole = *shape;
+                for (int i = t.rank; i < whole.rank; i++)
+                        stride[i] = DIM(0);
+                f_index_of(f, &whole, stride, 0, n, &ix);
+                f->align = keep;
+                const char *lin = ix.row[0] ? f_fmt(f, "(%s)", ix.row + 3) : "0";
+                if (NODE(f->g, b)->op == OP_LAST_ROW)
+                        return f_fmt(f, "%s * %s + %s - 1", lin, f_dimc(f, DIM_SYM(SYM_T)), f_dimc(f, DIM_SYM(SYM_T)));
+                return f_position(f, lin);
+        }
+        access_of(f->g, f->e->place, ids, &acc);
+        Type whole = *shape;
+        f_stretch(&acc, &t, stride);
+        for (int i = t.rank; i < whole.rank; i++)
+                stride[i] = DIM(0);
+        f_index_of(f, &whole, stride, acc.off, n, &ix);
+        f->align = keep;
+        const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
+        if (!ix.scalar) {
+                *per_element = true;
+                strcpy(col_text, f_fmt(f, "%s[%s%s%s]", arg, ix.row[0] ? ix.row + 3 : "0", " + ", ix.col));
+                return "";
+        }
+        return f_fmt(f, "%s[%s]", arg, ix.row[0] ? ix.row + 3 : "0");
+}
+
+/* The load of external operand `in` of node r; creates it on first use. */
+Load *f_load_of(F *f, Ref r, Ref in)
+{
+        Graph *g = f->g;
+        const Node *n = NODE(g, r);
+        Access acc;
+        Dim stride[MAX_RANK];
+        Index ix;
+        Load l = { .dom = f->dom_of[r] - 1 };
+        Type shape = n->op == OP_APPEND ? NODE(g, n->in[1])->type : n->type;
+        int64_t cols = f->dom[l.dom].n;
+        const char *row = "";
+        Ref named = in;
+        if (n->op == OP_INTERLEAVE) {
+                shape = NODE(g, in)->type;
+                cols /= 2;
+                l.dom = f->dom[l.dom].parent;
+        }
+        if (n->op == OP_GATHER) {
+                bool each;
+                char each_text[256] = "";
+                access_of(g, f->e->place, n->in[0], &acc);
+                Dim s0 = acc.stride[0];
+                const char *id = row_id(f, n->in[1], &shape, cols, &each, each_text);
+                int k = NODE(g, n->in[1])->type.rank;
+                for (int i = 0; i < shape.rank; i++)
+                        stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
+                f_index_of(f, &shape, stride, acc.off, cols, &ix);
+                if (each) {
+                        const char *at =
+                                f_fmt(f, "(long)%s * %s%s%s", each_text, f_dimc(f, s0), ix.col[0] ? " + " : "", ix.col);
+                        snprintf(ix.col, sizeof ix.col, "%s", at);
+                        ix.vector = ix.scalar = false;
+                } else {
+                        row = f_fmt(f, " + (long)(%s) * %s", id, f_dimc(f, s0));
+                        if (ix.vector) {
+                                int64_t m = s0.n | 8;
+                                m &= -m;
+                                f->align = m < f->align ? m : f->align;
+                        }
+                }
+                named = n->in[0];
+        } else if (n->op == OP_ROPE && in == n->in[1]) {
+                return NULL;
+        } else {
+                if (!access_of(g, f->e->place, in, &acc)) {
+                        fprintf(stderr, "tgc: internal error: %%%s cannot be addressed\n", NODE(g, in)->name);
+                        abort();
+                }
+                f_stretch(&acc, &shape, stride);
+                f_index_of(f, &shape, stride, acc.off, cols, &ix);
+        }
+        const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
+        l.vector = ix.vector;
+        l.scalar = ix.scalar;
+        l.dt = NODE(g, acc.base)->type.dt;
+        snprintf(l.col, sizeof l.col, "%s", ix.col[0] ? ix.col : "0");
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
+        for (int i = 0; i < f->n_load; i++)
+                if (!strcmp(f->load[i].key, l.key))
+                        return &f->load[i];
+        if (f->n_load == MAX_LOAD) {
+                fprintf(stderr, "tgc: internal error: a kernel reads too many values\n");
+                abort();
+        }
+        snprintf(l.ptr, sizeof l.ptr, "p%d", f->n_load);
+        snprintf(l.name, sizeof l.name, "%s", f_name_of(f, named));
+        for (int i = 0; i < f->n_load; i++)             /* the same value at two places */
+                if (!strcmp(f->load[i].name, l.name))
+                        snprintf(l.name, sizeof l.name, "%.24s_%d", f_name_of(f, named), f->n_load);
+        /* the row's pointer, kept in the key's place after the comparison */
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
+        f->load[f->n_load] = l;
+        return &f->load[f->n_load++];
+}
+

@@ -153,7 +153,7 @@ static void emit_loop(F *f, int loop, int depth)
                         } else {
                                 f_subst(col, sizeof col, l->col, f_fmt(f, "(%s + j)", f_first_col(f, l->dom)));
                                 LINE(depth, "for (int j = 0; j < %s; j++)", f_width(f, l->dom));
-                                LINE(depth + 1, "%s[j] = f_to_float(%s[%s]);", l->name, l->ptr, col);
+                                LINE(depth + 1, "%s[j] = to_float(%s[%s]);", l->name, l->ptr, col);
                         }
                 } else {
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);

@@ -213,8 +213,8 @@ TGC_DEV void sample_penalty(const Rt *rt, T *x, const int *hist, int cap, int S)
         __syncthreads();
 }
 
-/* Steps 4 to 7.  best: this thread's largest logit of those it looked at (index modulo
- * THREADS).  The k-th largest of these is a lower bound of the k-th largest of all, and
+/* Steps 4 to 7.  best: this thread's largest logit of those it alone looked at, NaN if
+ * it looked at none.  The k-th largest of these is a lower bound of the k-th largest of all, and
  * likewise for weights: what is above the bound is usually a short list. */
 template <class T, int V, int THREADS>
 TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigned u, char *smem)
@@ -263,9 +263,22 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *nex
         hist += (long long)tile * cap;
         sample_penalty<T, V, THREADS>(rt, x, hist, cap, S);
 
+        /* 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory */
+        constexpr int WIDE = 16 / (int)sizeof(T), N = V % WIDE == 0 ? WIDE : 1;
+        const bool wide = ld % WIDE == 0;
         u64 best = 0;
+#pragma unroll 4
+        for (int i = (int)threadIdx.x * N; wide && i < V; i += THREADS * N) {
+                float v[N];
+                load<N>(v, x + i);
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                        u64 k = order_key_at(v[j], i + j);
+                        best = k > best ? k : best;
+                }
+        }
 #pragma unroll 8
-        for (int i = (int)threadIdx.x; i < V; i += THREADS) {
+        for (int i = (int)threadIdx.x; !wide && i < V; i += THREADS) {
                 u64 k = order_key_at(to_float(x[i]), i);
                 best = k > best ? k : best;
         }

@@ -345,18 +345,18 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
 /* A pass of that name, or `all`. */
 static void check_pass(const char *name)
 {
-        Text names = { 0 };
+        char names[512];
+        size_t n = 0;
         bool known = !strcmp(name, "all");
         for (size_t i = 0, k; i < sizeof passes / sizeof *passes; i++) {
                 known |= !strcmp(name, passes[i].name);
                 for (k = 0; strcmp(passes[k].name, passes[i].name); k++)
                         ;
-                if (k == i)                             /* simplify runs twice */
-                        text_add(&names, "%s, ", passes[i].name);
+                if (k == i && n < sizeof names)         /* simplify runs twice */
+                        n += (size_t)snprintf(names + n, sizeof names - n, "%s, ", passes[i].name);
         }
         if (!known)
-                error_code(2, (Loc){ 0 }, "no pass is called '%.60s'; there are %sall", name, names.s);
-        text_free(&names);
+                error_code(2, (Loc){ 0 }, "no pass is called '%.60s'; there are %sall", name, names);
 }
 
 /* Positions are 32-bit in kernels, and launches of the loss grow with the tokens. */
@@ -371,7 +371,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
 {
         Spec spec[24];
         Graph *g[24];
-        Arena *tmp = arena_new();
+        Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx,
             chunk = o->chunk    ? o->chunk
@@ -385,6 +385,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         if (o->print_after)
                 check_pass(o->print_after);
         check_sizes(m, o, block);
+        tmp = arena_new();
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");
         arena_clear(tmp);

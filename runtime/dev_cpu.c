@@ -24,14 +24,6 @@ static const char *const flags[] = {
         "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w", 0
 };
 
-/* libgomp's threads outlive the object that started them. */
-static void pin_openmp(void)
-{
-        static const char *const name[] = { "libgomp.so.1", "libomp.so.5" };
-        for (int i = 0; i < 2; i++)
-                dlopen(name[i], RTLD_NOW | RTLD_NODELETE | RTLD_NOLOAD);
-}
-
 static void object_key(const HostCc *cc, const Pack *units, const Pack *headers, char hex[33])
 {
         CacheKey k;
@@ -155,7 +147,7 @@ static int cpu_load(Device *dev, const Plan *plan, Err *e)
         }
         if (code)
                 return code;
-        pin_openmp();
+        so_pin_openmp();
         void *sym = dev->opt.threads ? dlsym(d->so.handle, "omp_set_num_threads") : 0;
         memcpy(&d->set_threads, &sym, sizeof sym);
         return TGC_OK;

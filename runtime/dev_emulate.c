@@ -176,6 +176,7 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
 static void emulate_close(Device *dev)
 {
         EmulateDevice *d = (EmulateDevice *)dev;
+        so_pin_openmp();
         for (int i = 0; i < d->n_units; i++)
                 so_close(&d->unit[i].so);
         free(d->unit);

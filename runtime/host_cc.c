@@ -322,6 +322,14 @@ int so_open(SharedObject *so, const void *data, size_t size, Err *e)
         return so->handle ? TGC_OK : err_set(e, TGC_NO_DEVICE, "compiled code cannot be loaded: %s", why);
 }
 
+/* libgomp's threads outlive the object that started them. */
+void so_pin_openmp(void)
+{
+        static const char *const name[] = { "libgomp.so.1", "libomp.so.5" };
+        for (int i = 0; i < 2; i++)
+                dlopen(name[i], RTLD_NOW | RTLD_NODELETE | RTLD_NOLOAD);
+}
+
 void *so_symbol(const SharedObject *so, const char *name)
 {
         return so->handle ? dlsym(so->handle, name) : 0;

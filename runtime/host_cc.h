@@ -29,6 +29,7 @@ int  host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void 
 /* Load a shared object from memory; close with so_close. */
 typedef struct SharedObject { void *handle; int fd; } SharedObject;
 int   so_open(SharedObject *so, const void *data, size_t size, Err *e);
+void so_pin_openmp(void);                /* after so_open of code with OpenMP: unloading must not unmap its threads */
 void *so_symbol(const SharedObject *so, const char *name);
 void  so_close(SharedObject *so);
 

@@ -81,6 +81,27 @@ static void check_decode(Trial *r, const Family *f)
         NOTE("%s: cache against whole pass %.2e", f->dir, most);
 }
 
+/* In narrow storage decoding need not take the reference's path, but each token must be as good as
+ * the best of a whole pass over what was decoded, within twice the tolerance. */
+static void check_path(Trial *r, const Family *f, double tolerance)
+{
+        int ids[N_GREEDY];
+        memcpy(ids, f->greedy, sizeof ids);
+        run_prefill(r, ids, 1, N_START);
+        run_greedy(r, N_GREEDY - N_START, ids + N_START);
+        float *l = run_score(r, ids, N_GREEDY, NULL);
+        double most = largest(l, (size_t)N_GREEDY * VOCAB);
+        for (int i = N_START; i < N_GREEDY; i++) {
+                const float *row = l + (size_t)(i - 1) * VOCAB;
+                float best = row[0];
+                for (int k = 1; k < VOCAB; k++)
+                        best = row[k] > best ? row[k] : best;
+                CHECK_MSG(row[ids[i]] >= best - 2 * tolerance * most, "%s: token %d, %d, has logit %g in a whole pass, "
+                          "the best %g", f->dir, i, ids[i], row[ids[i]], best);
+        }
+        free(l);
+}
+
 static BuildOptions options(const Family *f, const char *dtype, int opt)
 {
         return (BuildOptions){ .kind = MODEL_HF, .model = f->dir, .dtype = dtype, .opt = opt, .batch = 1, .chunk = CHUNK };
@@ -106,6 +127,7 @@ static void check_variant(const char *name, const char *dtype, int opt, double t
         snprintf(what, sizeof what, "%s -O%d", dtype, opt);
         run_open(&r, options(&f, dtype, opt), f.dir);
         check_score(&r, &f, tolerance, what);
+        check_path(&r, &f, tolerance);
         run_end(&r);
         npy_close(&f.want);
 }

@@ -28,6 +28,35 @@ static void check_family(const char *name)
         check_tokens(MODEL_HF, path, ids, 16, 3, 64);
 }
 
+/* In bfloat16 products go through the tensor cores' instructions. */
+static void check_bf16(const char *name)
+{
+        char path[256], file[300];
+        int ids[40];
+        Err e = { 0 };
+        Npy want;
+        Trial r;
+        snprintf(path, sizeof path, DATA "families/%s", name);
+        need(path);
+        snprintf(file, sizeof file, "%s/expected.json", path);
+        char *text = text_of(file);
+        CHECK(integers(text, "prompt_ids", ids, 40) == 40);
+        free(text);
+        snprintf(file, sizeof file, "%s/expected_logits.npy", path);
+        must(npy_open(&want, file, &e), &e);
+        run_open(&r, (BuildOptions){ .kind = MODEL_HF, .model = path, .dtype = "bf16", .opt = 3, .batch = 1, .ctx = 64,
+                                     .chunk = 32, .cuda = true }, path);
+        float *got = run_score(&r, ids, 40, NULL);
+        double d = worst(got, want.u.f32, 40 * (size_t)r.vocab) / largest(want.u.f32, 40 * (size_t)r.vocab);
+        NOTE("%s bf16: %.2e", path, d);
+        CHECK_MSG(d <= 5e-2, "%s: bfloat16 logits differ by %.3g of the largest", path, d);
+        free(got);
+        npy_close(&want);
+        run_end(&r);
+}
+
+TEST(emulate_llama_bf16) { check_bf16("llama"); }
+TEST(emulate_mixtral_bf16) { check_bf16("mixtral"); }
 TEST(emulate_llama) { check_family("llama"); }
 TEST(emulate_mixtral) { check_family("mixtral"); }
 

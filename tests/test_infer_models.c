@@ -74,26 +74,65 @@ static void check_model(const Model *m)
 TEST(tinystories656k) { check_model(&ts); }
 TEST(stories260K) { check_model(&stories); }
 
-/* Two sequences at once get what each gets alone. */
-TEST(tinystories656k_batch_2)
+/* Sequences decoded together get what each gets alone: two and three at once, with the decode
+ * programs for as many. */
+TEST(tinystories656k_batch_3)
 {
         enum { N = 60, P = 12 };
-        int ids[MOST], other[MOST], prompt[2 * P], got[2 * N], alone[N];
+        int ids[MOST], other[MOST], prompt[3 * P], got[3 * N], alone[3][N];
         Trial r;
         need(TS);
         ids_file(ts.ids, ids);
         ids_file(ts.nll_ids, other);
-        open_model(&r, &ts, 2);
-        run_prefill(&r, other, 1, P);
-        run_greedy(&r, N, alone);
         memcpy(prompt, ids, P * sizeof *ids);
         memcpy(prompt + P, other, P * sizeof *other);
-        run_prefill(&r, prompt, 2, P);
-        run_greedy(&r, N, got);
-        for (int i = 0; i < N; i++) {
-                CHECK_MSG(got[2 * i] == ids[P + i], "first sequence, step %d: %d, not %d", i, got[2 * i], ids[P + i]);
-                CHECK_MSG(got[2 * i + 1] == alone[i], "second sequence, step %d: %d, alone %d", i, got[2 * i + 1], alone[i]);
+        memcpy(prompt + 2 * P, other + 40, P * sizeof *other);
+        open_model(&r, &ts, 3);
+        for (int b = 0; b < 3; b++) {
+                run_prefill(&r, prompt + b * P, 1, P);
+                run_greedy(&r, N, alone[b]);
         }
+        for (int i = 0; i < N; i++)
+                CHECK_MSG(alone[0][i] == ids[P + i], "step %d: %d, not %d", i, alone[0][i], ids[P + i]);
+        for (int B = 2; B <= 3; B++) {
+                run_prefill(&r, prompt, B, P);
+                run_greedy(&r, N, got);
+                for (int i = 0; i < N * B; i++)
+                        CHECK_MSG(got[i] == alone[i % B][i / B], "%d at once: sequence %d, step %d: %d, alone %d", B, i % B,
+                                  i / B, got[i], alone[i % B][i / B]);
+        }
+        run_end(&r);
+}
+
+/* Text added after decoding, and decoding piece by piece, are as good as one prompt; the end of the
+ * context is an error that leaves the tokens. */
+TEST(tinystories656k_goes_on)
+{
+        enum { P = 8, N = 20, MORE = 10 };
+        int ids[MOST], other[MOST], all[MOST], got[MOST];
+        Err e = { 0 };
+        Trial r;
+        need(TS);
+        ids_file(ts.ids, ids);
+        ids_file(ts.nll_ids, other);
+        open_model(&r, &ts, 1);
+        run_prefill(&r, ids, 1, P);
+        memcpy(all, ids, P * sizeof *ids);
+        for (int i = 0; i < N; i += 5)
+                run_greedy(&r, 5, all + P + i);
+        memcpy(all + P + N, other + 30, MORE * sizeof *other);
+        must(session_prefill(r.s, other + 30, 1, MORE, &e), &e);
+        CHECK(session_pos(r.s) == P + N + MORE);
+        run_greedy(&r, N, got);
+        run_prefill(&r, all, 1, P + N + MORE);
+        run_greedy(&r, N, all + P + N + MORE);
+        for (int i = 0; i < N; i++)
+                CHECK_MSG(got[i] == all[P + N + MORE + i], "step %d: %d, in one go %d", i, got[i], all[P + N + MORE + i]);
+        Sampling how = sampling_default();
+        Taken t = { got, 0 };
+        how.temp = 0;
+        CHECK(session_decode(r.s, &how, MOST, run_take, &t, &e) == TGC_USAGE);
+        CHECK_MSG(t.n == r.ctx - (P + 2 * N + MORE) + 1, "%d tokens until the context is full", t.n);
         run_end(&r);
 }
 

@@ -1,0 +1,103 @@
+# test_check.sh: models on every back end against the double-precision evaluator, and
+# the emulator's promises: thread orders give the same bits, sanitizers find nothing,
+# NVRTC takes every kernel for every architecture.  A few cases; FULL=1: all of them.
+#
+# A line of tests/e2e/check/cases.txt: NAME DEVICE OPTIONS...; after the word full it is for FULL=1.
+cd "$(dirname "$0")/.." || exit 1
+TGC=${TGC:-build/tgc}
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/build/cache}
+export TGC_CXXFLAGS=${TGC_CXXFLAGS:--O1}        # compiles in half the time, runs long enough
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+say() {         # say STATUS NAME [FILE]
+        if [ "$1" -eq 0 ]; then
+                echo "ok $2"
+        elif [ "$1" -eq 4 ]; then
+                echo "skip $2: $(tail -n 1 "$3")"
+        else
+                echo "not ok $2 (exit $1)"
+                grep -v ' ok$' "$3" | head -20
+        fi
+}
+
+while read -r name device options; do
+        case $name in
+        '' | \#*) continue ;;
+        full)
+                [ -n "$FULL" ] || continue
+                read -r name device options <<< "$device $options"
+                ;;
+        esac
+        # shellcheck disable=SC2086
+        "$TGC" check $options --device "$device" > "$out/log" 2>&1
+        rc=$?
+        # a compiler that is there must take what is emitted
+        [ $rc -eq 4 ] && grep -q refuses "$out/log" && rc=1
+        say $rc "$name $device" "$out/log"
+done < tests/e2e/check/cases.txt
+
+# ---- orders: two training steps and the logits of a text, bit by bit ----
+
+small="-D n_layer=1 -D n_embd=24 -D n_head=2 -D n_kv_head=1 -D head_dim=12 -D n_ff=20 -D ctx=16 -D n_expert=3"
+printf 'the quick brown fox jumps over the lazy dog; %.0s' 1 2 3 4 5 6 7 8 > "$out/text"
+echo 1 2 3 4 5 6 7 8 9 > "$out/ids"
+for order in forward backward 7; do
+        # shellcheck disable=SC2086
+        TGC_EMULATE_ORDER=$order "$TGC" train models/moe.lua $small --data "$out/text" --tokenizer char --max_iters 2 \
+                --eval_iters 1 -b 2 --out_dir "$out/$order" --device emulate -q > "$out/log" 2>&1 || { rc=$?; break; }
+        TGC_EMULATE_ORDER=$order "$TGC" eval "$out/$order/model.plan" --ids "$out/ids" \
+                --logits "$out/$order.npy" --device emulate -q > "$out/log" 2>&1 || { rc=$?; break; }
+        rc=0
+        cmp "$out/forward/state.safetensors" "$out/$order/state.safetensors" >> "$out/log" 2>&1 || rc=1
+        cmp "$out/forward.npy" "$out/$order.npy" >> "$out/log" 2>&1 || rc=1
+        [ $rc -eq 0 ] || break
+done
+say $rc "orders: the same bits" "$out/log"
+
+# ---- sanitizers over the emulated kernels ----
+
+asan=$(g++ -print-file-name=libasan.so 2> /dev/null)
+if [ -z "$FULL" ]; then
+        :
+elif [ -e "$asan" ]; then
+        for model in models/moe.lua tests/e2e/check/heads.lua tests/e2e/check/maps.lua; do
+                opts=
+                [ $model = models/moe.lua ] && opts="$small -D vocab=65"
+                # shellcheck disable=SC2086
+                LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 TGC_CXXFLAGS="-O1 -fsanitize=address" \
+                        "$TGC" check $model $opts --device emulate > "$out/log" 2>&1
+                say $? "sanitized $model" "$out/log"
+        done
+else
+        echo "skip sanitized: g++ has no libasan"
+fi
+
+# ---- NVRTC ----
+
+nvrtc() {       # nvrtc MODEL ARCH OPTIONS...
+        local model=$1 arch=$2 rc
+        shift 2
+        "$TGC" compile "$model" "$@" -c 64 -b 2 --target "$arch" -o "$out/plan" -q > "$out/log" 2>&1
+        rc=$?
+        [ $rc -eq 4 ] && grep -q refuses "$out/log" && rc=1
+        [ $rc -eq 2 ] && grep -q 'does not know the architecture' "$out/log" && rc=4
+        say $rc "NVRTC $arch $model $*" "$out/log"
+}
+
+if [ -z "$FULL" ]; then
+        nvrtc tests/e2e/check/heads.lua sm_80 --dtype bf16 --mode train
+        nvrtc tests/e2e/infer/small.lua sm_90a --dtype bf16 --mode infer
+        exit
+fi
+for arch in sm_80 sm_86 sm_89 sm_90a sm_100 sm_120; do
+        for dtype in f32 bf16 f16; do
+                for model in heads maps pairs; do
+                        nvrtc tests/e2e/check/$model.lua $arch --dtype $dtype
+                done
+        done
+        for model in models/*.lua; do
+                case $model in */blocks.lua | */families.lua) continue ;; esac
+                nvrtc "$model" $arch --dtype bf16 -D n_layer=1 -D vocab=4096
+        done
+done

@@ -76,7 +76,25 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
         cJSON_AddItemToArray(list, o);
 }
 
-/* Launches of one run added up by kernel; bandwidth as if at the largest shape. */
+/* The shortest time of every launch of a program, so that a host that is late once does not show.  Every run begins
+ * where the host's Rt says, so a decoding program stays within its cache. */
+static int time_launches(Bench *b, const char *prog, int B, int T, double *ms, int cap, int *n, Err *e)
+{
+        enum { RUNS = 5 };
+        double *one = calloc((size_t)cap + 1, sizeof *one);
+        int code = one ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for %d launches", cap);
+        for (int r = 0; r < RUNS && !code && !signal_seen(); r++) {
+                session_rt_changed(b->s);
+                code = session_time_kernels(b->s, prog, B, T, one, cap, n, e);
+                for (int i = 0; i < *n && !code; i++)
+                        if (!r || one[i] < ms[i])
+                                ms[i] = one[i];
+        }
+        free(one);
+        return code;
+}
+
+/* Launches of a run added up by kernel; bandwidth as if at the largest shape. */
 static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
 {
         const Program *g = session_program(b->s);
@@ -85,7 +103,7 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 return TGC_OK;
         double *ms = calloc((size_t)p->n_run + 1, sizeof *ms), total = 0;
         Row *row = calloc((size_t)g->n_kernels + 1, sizeof *row);
-        int n = 0, code = ms && row ? session_time_kernels(b->s, prog, B, T, ms, p->n_run, &n, e)
+        int n = 0, code = ms && row ? time_launches(b, prog, B, T, ms, p->n_run, &n, e)
                                     : err_set(e, TGC_NO_MEMORY, "no memory for %d launches", p->n_run);
         for (int i = 0; i < g->n_kernels && !code; i++)
                 row[i].k = &g->kernel[i];

@@ -54,6 +54,8 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
                 { ".plan", MODEL_PLAN }
         };
         struct stat st;
+        if (!*path)
+                return err_set(e, TGC_USAGE, "the name of the MODEL or PLAN is empty");
         snprintf(real, cap, "%s", path);
         if (file_is_dir(path))
                 return folder_kind(path, kind, real, cap, e);

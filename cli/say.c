@@ -16,13 +16,24 @@ Say say_new(const Args *a)
         return s;
 }
 
+/* Names out of files may hold what a terminal obeys: control characters become '?'. */
+static void put_plain(const char *text)
+{
+        for (const unsigned char *s = (const unsigned char *)text; *s; s++)
+                fputc((*s < ' ' && *s != '\n' && *s != '\t') || *s == 127 ? '?' : *s, stderr);
+}
+
 void say(const Say *s, const char *fmt, ...)
 {
         va_list ap;
+        char *text;
         if (s->quiet)
                 return;
         va_start(ap, fmt);
-        vfprintf(stderr, fmt, ap);
+        if (vasprintf(&text, fmt, ap) >= 0) {
+                put_plain(text);
+                free(text);
+        }
         va_end(ap);
 }
 
@@ -31,10 +42,10 @@ void say_error(const char *msg)
 {
         const char *no = getenv("NO_COLOR");
         bool placed = strstr(msg, ": error: ") != NULL, color = isatty(2) && !(no && *no);
-        if (placed)
-                fprintf(stderr, "%s\n", msg);
-        else
-                fprintf(stderr, "tgc: %serror:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "", msg);
+        if (!placed)
+                fprintf(stderr, "tgc: %serror:%s ", color ? "\033[1;31m" : "", color ? "\033[0m" : "");
+        put_plain(msg);
+        fputc('\n', stderr);
 }
 
 void say_bar(const Say *s, double part, const char *fmt, ...)

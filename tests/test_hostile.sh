@@ -122,6 +122,8 @@ lua_files() {
         mkfifo pipe.lua
         compile 3 'pipe.lua: a device or pipe' pipe.lua
         compile 3 '/dev/zero: a device' /dev/zero
+        compile 2 'is empty' ''
+        compile 8 '[?]\[31mx.lua: no such file' $'./\e[31mx.lua'
 }
 
 json_graphs() {

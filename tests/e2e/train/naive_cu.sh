@@ -9,7 +9,8 @@ if [ ! -e $text ]; then
         exit 0
 fi
 mkdir -p "$out" && trap 'rm -rf "$out"' EXIT
-"$tgc" compile models/naive_gpt.lua -q --target cpu -b 16 --block-size 64 --tokenizer char:$text -o "$out/plan" || exit 1
+"$tgc" compile models/naive_gpt.lua -q --target cpu -b 16 --block-size 64 --tokenizer char:$text \
+        -o "$out/plan" || exit 1
 for seed in "${@:-1337}"; do
         "$tgc" train "$out/plan" -q --device cpu -t 1 --data $text --max_iters 1000 --learning_rate 3e-4 --no-decay_lr \
                 --warmup_iters 0 --beta2 0.999 --weight_decay 0.01 --grad_clip 0 --eval_interval 500 -s "$seed" \

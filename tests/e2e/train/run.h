@@ -33,7 +33,8 @@ static inline const char *in_scratch(const char *name)
         static char path[16][512];
         static int k;
         if (!*run_dir) {
-                snprintf(run_dir, sizeof run_dir, "%s/tgc-test-train-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                const char *tmp = getenv("TMPDIR");
+                snprintf(run_dir, sizeof run_dir, "%s/tgc-test-train-XXXXXX", tmp ? tmp : "/tmp");
                 CHECK(mkdtemp(run_dir));
         }
         k = (k + 1) % 16;
@@ -133,7 +134,8 @@ static inline int read_csv(const char *path, Row *row, int most)
 static inline bool same_bytes(const char *a, const char *b)
 {
         FileMap x = { 0 }, y = { 0 };
-        bool same = !file_map(&x, a, NULL) && !file_map(&y, b, NULL) && x.size == y.size && !memcmp(x.data, y.data, x.size);
+        bool same = !file_map(&x, a, NULL) && !file_map(&y, b, NULL) && x.size == y.size
+                 && !memcmp(x.data, y.data, x.size);
         file_unmap(&x);
         file_unmap(&y);
         return same;
@@ -149,7 +151,8 @@ static inline void write_offsets(const char *path, int steps, int accum, int bat
         CHECK(mem);
         memset(head, ' ', sizeof head);
         memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-        int k = snprintf(head + 10, 110, "{'descr': '<i8', 'fortran_order': False, 'shape': (%d, %d, %d), }", steps, accum, batch);
+        int k = snprintf(head + 10, 110, "{'descr': '<i8', 'fortran_order': False, 'shape': (%d, %d, %d), }", steps,
+                         accum, batch);
         head[10 + k] = ' ';
         head[127] = '\n';
         memcpy(mem, head, sizeof head);

@@ -7,9 +7,9 @@
  *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile, smem, tail)
  *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory;
  *      tail as in attention_task.  SPLITS > 1: partial results go to work, floats
- *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows merges them,
- *      in order of the splits whichever it is.  done, an int for each SPLITS tiles, counts them: 0 before
- *      and after.  SPLITS == 1: both are null.
+ *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows and have keys
+ *      merges them, in order of the splits whichever it is.  done, an int for each SPLITS tiles, counts
+ *      them: 0 before and after.  SPLITS == 1: both are null.
  *
  * Launch sizes depend on B and T only; what part of the cache a block reads follows from
  * rt->pos, so a captured graph serves every position.  Choose ROWS as the power of two
@@ -55,15 +55,15 @@ TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
         top = t;
 }
 
-/* A warp merges the parts of one row of (B*T, H); lane i holds the weight of split i. */
+/* A warp merges the first n parts of one row of (B*T, H); lane i holds the weight of split i. */
 template <class Att, int SPLITS, class Tail>
-TGC_DEV void att_combine(const float *work, long row, Tail tail)
+TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
 {
         constexpr int RECORD = att_record<Att>();
         const int lane = threadIdx.x & 31;
         work += row * (SPLITS * RECORD);
         float ms[2] = { -INFINITY, 0.f };
-        if (lane < SPLITS)
+        if (lane < n)
                 load(ms, work + lane * RECORD + RECORD - 2);
         const float mx = warp_max(ms[0]);
         const float f = exp2f(ms[0] - (mx == -INFINITY ? 0.f : mx));
@@ -73,7 +73,7 @@ TGC_DEV void att_combine(const float *work, long row, Tail tail)
                 const int d = (lane + 32 * c) * 2;
                 float o[2] = { 0.f, 0.f };
 #pragma unroll 8
-                for (int s = 0; s < SPLITS; s++) {
+                for (int s = 0; s < n; s++) {
                         const float w = __shfl_sync(0xffffffffu, f, s) * inv;
                         float a[2] = { 0.f, 0.f };
                         if (d < Att::D)
@@ -105,6 +105,9 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         const int lo = hd.first_key(0), hi = hd.end_key(T);
         const int chunk = ((hi - lo + SPLITS - 1) / SPLITS + Sh::STEP - 1) / Sh::STEP * Sh::STEP;
         const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
+        const int parts = hi > lo ? (hi - lo + chunk - 1) / chunk : 1;
+        if (split >= parts)
+                return;
 
         float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
 #pragma unroll
@@ -216,7 +219,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                         o[0] += f * pw[d];
                         o[1] += d + 1 < Att::D ? f * pw[d + 1] : 0.f;
                 }
-                if constexpr (SPLITS > 1) {
+                if (SPLITS > 1 && parts > 1) {
                         float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split * RECORD;
                         const float ms[2] = { mx, all };
                         store(w + d, o);
@@ -229,12 +232,12 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                         att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
                 }
         }
-        if constexpr (SPLITS > 1) {
+        if (SPLITS > 1 && parts > 1) {
                 int *last = (int *)smem;
                 __threadfence();
                 __syncthreads();
                 if (threadIdx.x == 0) {
-                        *last = atomicAdd(done + tile / SPLITS, 1) == SPLITS - 1;
+                        *last = atomicAdd(done + tile / SPLITS, 1) == parts - 1;
                         if (*last)
                                 done[tile / SPLITS] = 0;
                         __threadfence();
@@ -242,7 +245,8 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 __syncthreads();
                 if (*last)
                         for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
-                                att_combine<Att, SPLITS>(work, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP, tail);
+                                att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
+                                                         tail);
         }
         __syncthreads();
 }

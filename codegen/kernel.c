@@ -36,8 +36,8 @@ static bool taken(const char *s)
                                     " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
                                     "j1 linux log max min pow rint round"
                                     " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
-                                    " accumulate bf16 dropout f16 from_float gelu_grad gelu_tanh gelu_tanh_grad load "
-                                    "rope share silu_grad store to_float"
+                                    " accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
+                                    "load rope share sigmoid silu silu_grad store to_float"
                                     " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
                                     "smem so tail tail_k tail_v tile"
                                     " tiles v work ";
@@ -297,6 +297,11 @@ void build_end(Build *b, const char *grid)
         bool cuda = is_cuda(e);
         Args *a = &b->args;
         Text t = { 0 };
+        for (int i = 0; cuda && i < a->n; i++)
+                if (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16")) {
+                        text_add(&t, "#define TGC_FAST_MATH 1\n");
+                        break;
+                }
         text_add(&t,
                  cuda ? "#include \"%s.cuh\"\n#include \"tail.cuh\"\n\n"
                       : "#include \"cpu_%s.h\"\n#include \"cpu_tail.h\"\n\n",

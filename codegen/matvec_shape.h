@@ -19,7 +19,7 @@ static inline MatvecShape matvec_shape(int esize, int M, int K, int threads, int
 
         s.unit = align / esize;
         s.flight = rows >= 8 ? 1 : 8 / rows;
-        while (s.flight > 1 && (s.flight * split * 32 * s.unit > K || s.flight * split * 32 * s.unit * M > 16384))
+        while (s.flight > 1 && (s.flight / 2 * split * 32 * s.unit >= K || s.flight * split * 32 * s.unit * M > 16384))
                 s.flight /= 2;
         batch = s.flight * split * 32 * s.unit;
         fit = 16384 / M / batch;

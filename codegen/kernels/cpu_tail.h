@@ -35,15 +35,18 @@ TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float
         *y1 = x0 * s + x1 * c;
 }
 
+TGC_INLINE float sigmoid(float x) { return 1.f / (1.f + fast_expf(-x)); }
+TGC_INLINE float silu(float x) { return x / (1.f + fast_expf(-x)); }
+TGC_INLINE float gelu(float x) { return 0.5f * x * (1.f + fast_erff(x * 0.7071067812f)); }
+
 TGC_INLINE float gelu_tanh(float x)
 {
-        float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-        return x / (1.f + fast_expf(-2.f * u));
+        return x * sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
 }
 
 TGC_INLINE float gelu_tanh_grad(float x, float dy)
 {
-        float u = 0.7978845608f * (x + 0.044715f * x * x * x), s = 1.f / (1.f + fast_expf(-2.f * u));
+        float s = sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
         return dy * (s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x));
 }
 
@@ -54,7 +57,7 @@ TGC_INLINE float gelu_grad(float x, float dy)
 
 TGC_INLINE float silu_grad(float x, float dy)
 {
-        float s = 1.f / (1.f + fast_expf(-x));
+        float s = sigmoid(x);
         return dy * (s + x * s * (1.f - s));
 }
 

@@ -31,7 +31,7 @@ struct MatvecShapeOf {
         static constexpr int UNIT = ALIGN / ESIZE, STEP = 32 * UNIT * SPLIT;
         static constexpr __host__ __device__ int flight(int f)
         {
-                return f > 1 && (f * STEP > K || f * STEP * M > 16384) ? flight(f / 2) : f;
+                return f > 1 && (f / 2 * STEP >= K || f * STEP * M > 16384) ? flight(f / 2) : f;
         }
         static constexpr int FLIGHT = flight(ROWS >= 8 ? 1 : 8 / ROWS), BATCH = FLIGHT * STEP;
         static constexpr int ALL = (K + BATCH - 1) / BATCH * BATCH;
@@ -92,7 +92,47 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &
                 }
 }
 
-/* Layer norm of the rows that x_fill brought whole.  Every thread works on any
+/* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
+template <int M, int K, int KC, int UNIT, int THREADS, class Head, class Gain>
+TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Head &head, const Gain &gain)
+{
+        constexpr int V = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4;
+        static_assert(KC <= THREADS * V, "a row is read at once");
+        const int k = threadIdx.x * V;
+#pragma unroll 1
+        for (int m = 0; m < M; m++) {
+                float v[V], s = 0.f, q = 0.f;
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = 0.f;
+                if (k < K)
+                        head(row0 + m, k, v);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        s += v[j];
+                const float mean = block_sum<THREADS>(s, red) * (1.f / K);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        q += k < K ? (v[j] - mean) * (v[j] - mean) : 0.f;
+                const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = k < K ? (v[j] - mean) * r : 0.f;
+                if (k < K)
+                        gain(row0 + m, k, v);
+#pragma unroll
+                for (int j = 0; j < V; j += PIECE) {
+                        float p[PIECE];
+#pragma unroll
+                        for (int i = 0; i < PIECE; i++)
+                                p[i] = v[j + i];
+                        if (k < KC)
+                                store<PIECE>(x + m * KC + x_at<UNIT, KC>(k + j), p);
+                }
+        }
+}
+
+/* Layer norm of longer rows that x_fill brought whole.  Every thread works on any
  * element: barriers before and after are the caller's. */
 template <int M, int K, int KC, int UNIT, int THREADS, class Gain>
 TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain &gain)
@@ -227,6 +267,7 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
         typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
         constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH, KC = S::KC;
         constexpr bool WHOLE = K % BATCH == 0, ONE = KC == S::ALL;
+        constexpr bool AT_ONCE = ONE && KC <= THREADS * (Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV);
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int col0 = tile * S::COLS + warp / SPLIT * ROWS;
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
@@ -255,14 +296,16 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
                 x_moments<M, K, THREADS>(row0, eps, mean, scale, head, red);
 
         for (int k0 = 0; k0 < K; k0 += KC) {
-                if (NORM == NORM_LAYER && !ONE) {
+                if constexpr (NORM == NORM_LAYER && AT_ONCE) {
+                        x_fill_layer<M, K, KC, UNIT, THREADS>(x, row0, eps, red, head, gain);
+                } else if (NORM == NORM_LAYER && !ONE) {
                         const Standardised<M, Head, Gain> h = { head, gain, mean, scale, row0 };
                         x_fill<M, K, KC, UNIT, THREADS, NORM_NONE>(x, row0, k0, square, h);
                 } else {
                         x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, head, gain);
                 }
                 __syncthreads();
-                if (NORM == NORM_LAYER && ONE) {
+                if (NORM == NORM_LAYER && ONE && !AT_ONCE) {
                         x_standardise<M, K, KC, UNIT, THREADS>(x, row0, eps, red, gain);
                         __syncthreads();
                 }
@@ -368,6 +411,7 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
         constexpr int UNIT = ALIGN / (int)sizeof(T), ACROSS = COLS / UNIT, ALONG = THREADS / ACROSS;
         constexpr int FIT = 16384 / M / 64 * 64, KC = FIT < K ? FIT : K;
         constexpr int FLIGHT = UNIT * M > 32 ? 4 : 8, WARPS = THREADS / 32;
+        constexpr bool AT_ONCE = KC == K && K <= THREADS * (Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV);
         static_assert(ACROSS <= 32 && 32 % ACROSS == 0, "a row segment lies within a warp");
         const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, along = (int)threadIdx.x / ACROSS;
         const int col0 = tile * COLS + lane % ACROSS * UNIT;
@@ -399,14 +443,16 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                                 p[f].get(src + (k0 + k + f * ALONG) * ldw);
                 if (k0 == 0)
                         pdl_wait();
-                if (NORM == NORM_LAYER && KC < K) {
+                if constexpr (NORM == NORM_LAYER && AT_ONCE) {
+                        x_fill_layer<M, K, KC, 1, THREADS>(x, 0, eps, red, head, gain);
+                } else if (NORM == NORM_LAYER && KC < K) {
                         const Standardised<M, Head, Gain> h = { head, gain, mean, scale, 0 };
                         x_fill<M, K, KC, 1, THREADS, NORM_NONE>(x, 0, k0, square, h);
                 } else {
                         x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, head, gain);
                 }
                 __syncthreads();
-                if (NORM == NORM_LAYER && KC == K) {
+                if (NORM == NORM_LAYER && KC == K && !AT_ONCE) {
                         x_standardise<M, K, KC, 1, THREADS>(x, 0, eps, red, gain);
                         __syncthreads();
                 }

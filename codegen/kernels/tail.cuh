@@ -29,27 +29,40 @@ TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y
         *y1 = x0 * s + x1 * c;
 }
 
-/* GELU's tanh form: x/2 (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
+/* Kernels on 16-bit storage use the special function unit and a reciprocal (2 ulp or so, far
+ * below the storage's rounding); those on float32 are exact to an ulp. */
+#if TGC_FAST_MATH
+TGC_DEV float tail_exp(float x) { return __expf(x); }
+TGC_DEV float tail_div(float x, float y) { return __fdividef(x, y); }
+#else
+TGC_DEV float tail_exp(float x) { return expf(x); }
+TGC_DEV float tail_div(float x, float y) { return x / y; }
+#endif
+
+TGC_DEV float sigmoid(float x) { return tail_div(1.f, 1.f + tail_exp(-x)); }
+TGC_DEV float silu(float x) { return tail_div(x, 1.f + tail_exp(-x)); }
+TGC_DEV float gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067812f)); }
+
+/* GELU's tanh form: x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
 TGC_DEV float gelu_tanh(float x)
 {
-        float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-        return x / (1.f + expf(-2.f * u));
+        return x * sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
 }
 
 TGC_DEV float gelu_tanh_grad(float x, float dy)
 {
-        float u = 0.7978845608f * (x + 0.044715f * x * x * x), s = 1.f / (1.f + expf(-2.f * u));
+        float s = sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
         return dy * (s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x));
 }
 
 TGC_DEV float gelu_grad(float x, float dy)
 {
-        return dy * (0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * expf(-0.5f * x * x));
+        return dy * (0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * tail_exp(-0.5f * x * x));
 }
 
 TGC_DEV float silu_grad(float x, float dy)
 {
-        float s = 1.f / (1.f + expf(-x));
+        float s = sigmoid(x);
         return dy * (s + x * s * (1.f - s));
 }
 

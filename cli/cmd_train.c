@@ -190,6 +190,11 @@ static int report(const Train *t, double seconds, Err *e)
 {
         char n[32];
         double rate = seconds > 0 ? (double)(t->state.step - t->first) * t->B * t->T * t->n_micro / seconds : 0;
+        if (!opt_flag(t->a, O_JSON) && t->state.step == t->first) {
+                say(&t->talk, "%s: has %lld steps already, --max_iters is %d\n", opt_str(t->a, O_OUT_DIR),
+                    (long long)t->state.step, t->max_steps);
+                return TGC_OK;
+        }
         if (!opt_flag(t->a, O_JSON)) {
                 say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n", opt_str(t->a, O_OUT_DIR),
                     (long long)t->state.step, t->last.loss, seconds, text_count_si(n, sizeof n, rate),
@@ -199,7 +204,8 @@ static int report(const Train *t, double seconds, Err *e)
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "out_dir", opt_str(t->a, O_OUT_DIR));
         cJSON_AddNumberToObject(o, "steps", (double)t->state.step);
-        cJSON_AddNumberToObject(o, "loss_nats_per_token", t->last.loss);
+        if (t->state.step > t->first)
+                cJSON_AddNumberToObject(o, "loss_nats_per_token", t->last.loss);
         if (!isnan(t->last_val))
                 cJSON_AddNumberToObject(o, "val_loss_nats_per_token", t->last_val);
         cJSON_AddNumberToObject(o, "tokens_per_s", rate);

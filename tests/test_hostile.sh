@@ -338,6 +338,7 @@ resume() {
         rm -rf out.d
         train 8 'nothing to resume' --data text.txt --resume
         train 0 '' --data text.txt
+        train 0 'has 2 steps already'           --data text.txt --resume
         cp out.d/state.safetensors good; cp out.d/ckpt.safetensors ckpt
         for n in 0 5 100 1000 5000; do
                 head -c $n good > out.d/state.safetensors

@@ -74,7 +74,7 @@ bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
 
 /* A buffer a kernel reads or writes. */
-typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA } SlotKind;
+typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT } SlotKind;
 typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;     /* node ref, param ref, work index; or an arena; off in bytes */
 
 typedef struct Work { Dim elems; int size; const char *keep; } Work;    /* scratch between launches of one group; keep: its name, lives on, starts as zeros */
@@ -135,6 +135,8 @@ const char *arg_grad(Emit *e, Args *a, Ref param);
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
 int   work_new(Emit *e, Dim elems, int size);
 int   work_keep(Emit *e, Dim elems, int size, const char *name);
+/* A constant integer that differs between layers: read from memory, so that their kernels are equal. */
+const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
 typedef struct FunctorText {

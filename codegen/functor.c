@@ -159,6 +159,12 @@ static void emit_loop(F *f, int loop, int depth)
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
                 }
         }
+        for (int i = 0; i < fn->n_nodes; i++) {
+                Ref r = fn->node[i];
+                if (f->dom[f->dom_of[r] - 1].loop == loop && NODE(f->g, r)->op == OP_DROPOUT)
+                        LINE(depth, "const unsigned %s_id = (unsigned)*%s;", f_name_of(f, r),
+                             f_member(f, arg_int(f->e, f->a, (int)NODE(f->g, r)->a.drop.id, "drop_id")));
+        }
         /* result arrays */
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];

@@ -185,9 +185,9 @@ const char *f_expr(F *f, Ref r, int k)
                       f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k));
                 char p[32];
                 num_text(n->a.drop.p, p);
-                return f_fmt(f, "dropout(%s, %sf, %lldu, (unsigned long long)(%s + %s), %s)", operand(f, r, 0, k),
-                           strpbrk(p, ".en") ? p : "0.", (long long)n->a.drop.id, ix.row[0] ? ix.row + 3 : "0", col,
-                           f->cuda ? "a.rt" : "a->rt");
+                return f_fmt(f, "dropout(%s, %sf, %s_id, (unsigned long long)(%s + %s), %s)", operand(f, r, 0, k),
+                             strpbrk(p, ".en") ? p : "0.", f_name_of(f, r), ix.row[0] ? ix.row + 3 : "0", col,
+                             f->cuda ? "a.rt" : "a->rt");
         }
         default:
                 scalar_text(f, r, k, &t);

@@ -119,6 +119,7 @@ static void describe(Att *t, Build *b, const char *lse)
         }
         if (a->att.alibi && extra)
                 slopes = plain_arg(e, b, extra);
+        const char *id = a->att.p ? arena_fmt(e->tmp, "(unsigned)*a.%s", arg_int(e, &b->args, (int)a->att.id, "drop_id")) : "0";
         if (cuda) {
                 text_add(&b->decl,
                          "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
@@ -134,16 +135,13 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (a->att.alibi)
                         text_add(&b->decl, "        static constexpr bool ALIBI = true;\n");
                 if (a->att.p)
-                        text_add(&b->decl,
-                                 "        static constexpr float DROPOUT = %s;\n        static constexpr unsigned "
-                                 "DROP_ID = %lldu;\n",
-                                 real(e, a->att.p), (long long)a->att.id);
+                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n", real(e, a->att.p));
                 text_add(&b->decl, "};\n\n");
                 build_line(b,
                            "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
-                           "%s, %s, 1, %s };",
+                           "%s, %s, 1, %s, %s };",
                            c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb,
-                           mt, slopes);
+                           mt, slopes, id);
         } else {
                 const char *y = ty(t->dt);
                 text_add(&b->decl,
@@ -160,8 +158,8 @@ static void describe(Att *t, Build *b, const char *lse)
                          (long long)a->att.causal, t->cached, (long long)a->att.window);
                 text_add(&b->decl,
                          "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
-                         "= %lldu, .lse = %s };\n}\n\n",
-                         slopes, mask, mb, mt, real(e, a->att.p), (long long)(a->att.p ? a->att.id : 0), lse);
+                         "= %s, .lse = %s };\n}\n\n",
+                         slopes, mask, mb, mt, real(e, a->att.p), id, lse);
         }
 }
 

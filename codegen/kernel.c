@@ -149,6 +149,11 @@ const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, con
         return arg_add(e, a, (Slot){ .kind = SLOT_ARENA, .arena = arena }, type, name, true);
 }
 
+const char *arg_int(Emit *e, Args *a, int value, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, false);
+}
+
 int work_new(Emit *e, Dim elems, int size)
 {
         if (e->n_work == e->cap_work) {

@@ -255,6 +255,19 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
         return sh->state[sh->n_state++].offset;
 }
 
+/* Bytes of the arena of constants; equal ones share a place. */
+static int64_t const_bytes(Shared *sh, const void *mem, int64_t bytes)
+{
+        for (int64_t at = 0; at + bytes <= (int64_t)sh->consts.n; at += 256)
+                if (!memcmp(sh->consts.s + at, mem, (size_t)bytes))
+                        return at;
+        int64_t at = (int64_t)sh->consts.n;
+        text_put(&sh->consts, mem, (size_t)bytes);
+        while (sh->consts.n % 256)
+                text_put(&sh->consts, "", 1);
+        return at;
+}
+
 static int64_t const_offset(Emit *e, Shared *sh, Ref r)
 {
         const Node *n = NODE(e->g, r);
@@ -268,16 +281,8 @@ static int64_t const_offset(Emit *e, Shared *sh, Ref r)
                 else
                         ((float *)(void *)mem)[i] = (float)n->a.data.data[i];
         }
-        for (int64_t at = 0; at + bytes <= (int64_t)sh->consts.n; at += 256)
-                if (!memcmp(sh->consts.s + at, mem, (size_t)bytes)) {
-                        free(mem);
-                        return at;
-                }
-        int64_t at = (int64_t)sh->consts.n;
-        text_put(&sh->consts, mem, (size_t)bytes);
+        int64_t at = const_bytes(sh, mem, bytes);
         free(mem);
-        while (sh->consts.n % 256)
-                text_put(&sh->consts, "", 1);
         return at;
 }
 
@@ -295,6 +300,11 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         Graph *g = e->g;
         if (s.kind == SLOT_ARENA) {
                 text_add(out, " %s+%lld", s.arena, (long long)s.off);
+                return;
+        }
+        if (s.kind == SLOT_INT) {
+                int32_t value = s.id;
+                text_add(out, " const+%lld", (long long)const_bytes(sh, &value, sizeof value));
                 return;
         }
         if (s.kind == SLOT_GRAD) {

@@ -54,7 +54,7 @@ struct AttBase {
         static constexpr bool  MASK = false;      /* in.mask is read                                 */
         static constexpr bool  CACHED = false;    /* k, v begin rt->pos[b] tokens before the queries */
         static constexpr float DROPOUT = 0.f;     /* of probabilities; element ((b*H+h)*T+t)*S + s   */
-        static constexpr unsigned DROP_ID = 0;
+        static constexpr unsigned DROP_ID = 0;    /* in.drop_id is added                             */
         static constexpr int   VEC = 8;           /* every pointer and stride is a multiple of VEC
                                                      elements (8, 4, 2 or 1), pointers 16-byte aligned
                                                      where VEC is 8 or E float and VEC 4             */
@@ -68,6 +68,7 @@ struct AttIn {
         const typename Att::Mask *mask;           /* element b*mb + t*mt + s*ms; strides 0 broadcast */
         long mb, mt, ms;
         const float *slopes;                      /* (H) ALiBi */
+        unsigned drop_id;                         /* of dropout: layers differ in it, not in their kernels */
 };
 
 template <int BM_, int BN_, int SUB_, int COLS_, int THREADS_>
@@ -97,6 +98,7 @@ struct AttHead {
         const Rt *rt;
         int   T, pos, S, bh;
         float slope;
+        unsigned drop_id;
 
         static constexpr bool  SHAPED = Att::SOFTCAP > 0.f || Att::ALIBI;
         /* exp(score) = 2^(BASE2 x), with x from score(): q.k itself, or the score */
@@ -105,7 +107,7 @@ struct AttHead {
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_)
                 : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_),
                   pos(Att::CACHED ? rt_->pos[b] : 0), S(pos + T_), bh(b * Att::H + h),
-                  slope(Att::ALIBI ? in.slopes[h] : 0.f) {}
+                  slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id) {}
 
         /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1). */
         __device__ int first_key(int t0) const
@@ -159,7 +161,7 @@ struct AttHead {
         }
         __device__ float drop(float x, int t, int s) const
         {
-                return dropout(x, Att::DROPOUT, Att::DROP_ID,
+                return dropout(x, Att::DROPOUT, Att::DROP_ID + drop_id,
                                ((unsigned long long)bh * T + t) * S + s, rt);
         }
 };

@@ -142,9 +142,10 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
         }
         if (!r->msg[0]) {                               /* the handler did not run, or had no room to */
                 const char *file = r->last.file ? r->last.file : r->path ? r->path : "model";
-                r->code = 3;
+                r->code = rc == LUA_ERRMEM && r->starved ? 5 : 3;
                 snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file, r->last.line ? r->last.line : 1,
-                         rc == LUA_ERRMEM ? "the model needs more than 256 MiB" : "calls are nested too deep");
+                         r->code == 5 ? "no memory to read the model"
+                         : rc == LUA_ERRMEM ? "the model needs more than 256 MiB" : "calls are nested too deep");
         }
         return false;
 }
@@ -169,6 +170,8 @@ static void *allocate(void *ctx, void *p, size_t old, size_t size)
         p = realloc(p, size);
         if (p)
                 r->memory += size - old;
+        else
+                r->starved = true;
         return p;
 }
 
@@ -210,14 +213,15 @@ static int rep(lua_State *L)
 void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
 {
         Reader *r = reader_of(L);
-        if (luaL_loadbufferx(L, text, n, chunk, "t") == LUA_OK)
+        int rc = luaL_loadbufferx(L, text, n, chunk, "t");
+        if (rc == LUA_OK)
                 return;
         /* "short name:LINE: what": put the whole name in place of the short one */
         const char *msg = lua_tostring(L, -1), *line = msg, *what;
         while ((line = strchr(line, ':')) && strspn(line + 1, "0123456789") == 0)
                 line++;
         what = line ? strstr(line + 1, ": ") : NULL;
-        r->code = 3;
+        r->code = rc == LUA_ERRMEM && r->starved ? 5 : 3;
         if (what)
                 snprintf(r->msg, sizeof r->msg, "%s%.*s: error: %s", chunk + 1, (int)(what - line), line, what + 2);
         else

@@ -56,6 +56,7 @@ typedef struct Reader {
         int        n_file;
         char       msg[2048];                   /* the error that is unwinding, "" if none */
         int        code;
+        bool       starved;                     /* the machine had no memory: not the model's fault */
 } Reader;
 
 Reader *reader_of(lua_State *L);

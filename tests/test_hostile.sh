@@ -414,6 +414,18 @@ signals() {
         [ -e x.plan ] && echo "an interrupted compile wrote a plan"
 }
 
+starved() {     # too little memory for the compiler; below 6 MB the loader gives up with 127
+        local k rc
+        [ $limit = unlimited ] && return
+        for k in 6000 7000 8000 9000 10000 12000 16000; do
+                rm -f x.plan
+                (ulimit -v $k; exec "$TGC" compile tiny.lua -q -o x.plan 2> err)
+                rc=$?
+                case $rc in 0|5|127) ;; *) echo "$k KiB: exit $rc: $(head -c 200 err)" ;; esac
+                [ $rc -eq 0 ] || [ ! -e x.plan ] || echo "$k KiB: a plan was written"
+        done
+}
+
 # ---- all of them ----
 
 group() { say "$1" "$("$1" 2>&1 | head -5)"; }
@@ -425,7 +437,7 @@ needs() {       # needs WHAT REASON GROUP...
         done
 }
 
-for g in graphs lua_files json_graphs plans outputs killed no_compiler; do group $g; done
+for g in graphs lua_files json_graphs plans outputs killed starved no_compiler; do group $g; done
 hf=
 if [ -e "$data/models/tinystories656k/model.safetensors" ]; then
         hf=yes

@@ -210,8 +210,6 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
                 f_index_of(f, &whole, stride, 0, n, &ix);
                 f->align = keep;
                 const char *lin = ix.row[0] ? f_fmt(f, "(%s)", ix.row + 3) : "0";
-                if (NODE(f->g, b)->op == OP_LAST_ROW)
-                        return f_fmt(f, "%s * %s + %s - 1", lin, f_dimc(f, DIM_SYM(SYM_T)), f_dimc(f, DIM_SYM(SYM_T)));
                 return f_position(f, lin);
         }
         access_of(f->g, f->e->place, ids, &acc);

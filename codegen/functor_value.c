@@ -97,8 +97,6 @@ static const char *virtual_text(F *f, Ref b, const Type *shape, int d, int k)
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
               f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k));
         const char *at = f_fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col);
-        if (x->op == OP_LAST_ROW)
-                return f_fmt(f, "(float)((%s) * %s + %s - 1)", at, f_dimc(f, DIM_SYM(SYM_T)), f_dimc(f, DIM_SYM(SYM_T)));
         return f_fmt(f, "(float)(%s)", f_position(f, at));
 }
 

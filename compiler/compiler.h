@@ -67,7 +67,6 @@ void differentiate(Graph *g, Arena *tmp);
 void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
 void cache_kv(Graph *g, Arena *tmp);
-void last_token(Graph *g, Arena *tmp);          /* logits of the last token only */
 void precision(Graph *g, DType dt);
 void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */
 void recompute(Graph *g, Arena *tmp);

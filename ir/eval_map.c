@@ -145,10 +145,6 @@ void eval_map(Job *j)
                 for (int64_t i = 0; i < y->n; i++)
                         y->v[i] = eval_position(j->e, i);
                 break;
-        case OP_LAST_ROW:
-                for (int64_t i = 0; i < y->n; i++)
-                        y->v[i] = (double)((i + 1) * c->sizes.v[SYM_T] - 1);
-                break;
         case OP_DROPOUT:
                 for (int64_t i = 0; i < y->n; i++)
                         y->v[i] = eval_keeps(j->e, j->n->a.drop.p, j->n->a.drop.id,

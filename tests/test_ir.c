@@ -333,7 +333,6 @@ TEST(evaluator_gives_known_values)
                 { "%y = share : f32[]", { 0.25 }, 1 },
                 { "%y = inv_tokens : f32[]", { 0.125 }, 1 },
                 { "%y = position : i32[B,T]", { 0, 1, 2, 4, 5, 6 }, 6 },
-                { "%y = last_row : i32[B]", { 2, 5 }, 2 },
                 { "%a = const {data=1:-1:-7.5} : f32[3]\n%y = cast %a : i32[3]", { 1, -1, -7 }, 3 },
                 { "%a = const {data=1:2:3:4:5:6} : f32[2,3]\n%b = const {data=10:20} : f32[2,1]\n"
                         "%y = add %a, %b : f32[2,3]", { 11, 12, 13, 24, 25, 26 }, 6 },

@@ -27,7 +27,6 @@ static void run_differentiate(Model *m, Arena *tmp, const char *arg) { (void)arg
 static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss_grad(m->graph, tmp); }
 static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
-static void run_last_token(Model *m, Arena *tmp, const char *arg) { (void)arg; last_token(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
 static void run_recompute(Model *m, Arena *tmp, const char *arg) { (void)arg; recompute(m->graph, tmp); }
@@ -57,7 +56,6 @@ static const Pass passes[] = {
         { "fuse_loss_grad", true, 0, run_fuse_loss_grad },
         { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
         { "cache_kv", false, 0, run_cache_kv },
-        { "last_token", false, 0, run_last_token },
         { "precision", true, 0, run_precision },
         { "recompute", true, 0, run_recompute },
         { "materialize", true, 0, run_materialize },
@@ -371,7 +369,6 @@ PASS(differentiate)
 PASS(fuse_loss_grad)
 PASS(fuse_norm_grad)
 PASS(cache_kv)
-PASS(last_token)
 PASS(precision)
 PASS(recompute)
 PASS(materialize)

@@ -11,7 +11,7 @@ bool op_is_public(Op op)
                 return false;
         if (strstr(text, "_grad") || strstr(text, "_back"))
                 return false;
-        return op != OP_STATE && op != OP_SHARE && op != OP_LAST_ROW && op != OP_SCATTER;
+        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER;
 }
 
 bool type_is_sane(const Type *t)

@@ -54,6 +54,9 @@ kernels() {
 }
 
 check() {
+        # twelve layers of eight experts, two a token, at the size naive.cu runs: 200 tokens
+        try "check naive_moe 12x768: compile" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda -o "$out/moe.plan"
+        try "check naive_moe 12x768, 200 tokens" $tgc check "$out/moe.plan" --tokens 200 --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do
@@ -67,8 +70,10 @@ check() {
 data() {
         local d=../shared/data
         if [ ! -d $d ]; then skip data "../shared/data is absent"; return; fi
-        for t in test_infer test_train; do
-                [ -x "$build/tests/$t" ] && { TGC_TEST_DEVICE=cuda try "data $t" "$build/tests/$t"; grep -E '^(not ok|skip|ok)' "$out/data_$t.log" | sort | uniq -c | sort -rn | head -40; }
+        for t in test_infer test_infer_models test_infer_vectors "test_train pytorch"; do
+                set -- $t
+                [ -x "$build/tests/$1" ] || { skip "data $1" "not built"; continue; }
+                TGC=$tgc TGC_TEST_DEVICE=cuda try "data $t" "$build/tests/$1" $2
         done
         $tgc run $d/models/tinystories656k -p "Once upon a time" -n 256 --temp 0 --print-ids --device cuda > "$out/ids" 2> "$out/ids.err"
         if cmp -s <(tr -s ' \n' '\n\n' < "$out/ids" | head -110) <(tr -s ' \n' '\n\n' < $d/expected/ts656k_p0_ids.txt | head -110); then

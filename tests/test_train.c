@@ -152,10 +152,17 @@ static void repeat(const Job *j, const char *device, int opt, int steps)
         check_tensors(a, b, false, 5e-3, 1e-4);
 }
 
-TEST(naive_postnorm_as_pytorch) { repeat(&job[NAIVE], "cpu", 3, STEPS); }
-TEST(gpt2_as_pytorch) { repeat(&job[GPT2], "cpu", 3, STEPS); }
-TEST(llama_accumulating_as_pytorch) { repeat(&job[LLAMA], "cpu", 3, STEPS); }
-TEST(mixtral_with_balance_loss_as_pytorch) { repeat(&job[MIXTRAL], "cpu", 3, STEPS); }
+/* tests/cuda.sh names the GPU. */
+static const char *device(void)
+{
+        const char *d = getenv("TGC_TEST_DEVICE");
+        return d ? d : "cpu";
+}
+
+TEST(naive_postnorm_as_pytorch) { repeat(&job[NAIVE], device(), 3, STEPS); }
+TEST(gpt2_as_pytorch) { repeat(&job[GPT2], device(), 3, STEPS); }
+TEST(llama_accumulating_as_pytorch) { repeat(&job[LLAMA], device(), 3, STEPS); }
+TEST(mixtral_with_balance_loss_as_pytorch) { repeat(&job[MIXTRAL], device(), 3, STEPS); }
 
 TEST(unfused_as_pytorch)
 {

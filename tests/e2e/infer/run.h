@@ -32,6 +32,13 @@ static inline void need(const char *path)
                 SKIP("no reference data");
 }
 
+/* tests/cuda.sh sends everything to the GPU. */
+static inline bool run_on_gpu(void)
+{
+        const char *d = getenv("TGC_TEST_DEVICE");
+        return d && !strcmp(d, "cuda");
+}
+
 /* o: kind, model and whatever differs from float32, -O3, one sequence. */
 static inline void run_compile(Trial *r, BuildOptions o, const char *weights)
 {
@@ -41,6 +48,7 @@ static inline void run_compile(Trial *r, BuildOptions o, const char *weights)
                 o.dtype = "f32";
         if (!o.mode)
                 o.mode = BUILD_INFER;
+        o.cuda |= run_on_gpu();
         o.cpu |= !o.cuda;
         *r = (Trial){ 0 };
         must(build_plan(&r->plan, &o, &e), &e);
@@ -61,7 +69,7 @@ static inline void run_start(Trial *r, DevKind device)
 static inline void run_open(Trial *r, BuildOptions o, const char *weights)
 {
         run_compile(r, o, weights);
-        run_start(r, o.cuda ? DEV_EMULATE : DEV_CPU);
+        run_start(r, run_on_gpu() ? DEV_CUDA : o.cuda ? DEV_EMULATE : DEV_CPU);
 }
 
 static inline void run_end(Trial *r)

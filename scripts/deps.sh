@@ -11,7 +11,7 @@ need gcc command -v gcc
 need g++ command -v g++
 need make command -v make
 need pkg-config command -v pkg-config
-command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+need libc6-dev header stdio.h
 need libcjson-dev header cjson/cJSON.h
 need liblua5.4-dev header lua.h
 need libpcre2-dev sh -c 'echo "#define PCRE2_CODE_UNIT_WIDTH 8

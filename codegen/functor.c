@@ -150,6 +150,10 @@ static void emit_loop(F *f, int loop, int depth)
                         if (l->vector) {
                                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
                                 LINE(depth, "load<%s>(%s, %s + %s);", f_width(f, l->dom), l->name, l->ptr, col);
+                        } else if (l->half) {
+                                f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
+                                LINE(depth, "load_half<%s, %d>(%s, %s + %s);", f_width(f, l->dom), l->half - 1, l->name,
+                                     l->ptr, col);
                         } else {
                                 f_subst(col, sizeof col, l->col, f_fmt(f, "(%s + j)", f_first_col(f, l->dom)));
                                 LINE(depth, "for (int j = 0; j < %s; j++)", f_width(f, l->dom));

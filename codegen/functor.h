@@ -24,6 +24,7 @@ typedef struct Load {
         char   name[40];                /* value */
         char   ptr[40];
         bool   vector, scalar;          /* neighbours are neighbours in memory; one value for the row */
+        int    half;                    /* neighbours are every second element: 1 from the first, 2 from the second */
         DType  dt;
 } Load;
 

@@ -228,6 +228,18 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
         return f_fmt(f, "%s[%s]", arg, ix.row[0] ? ix.row + 3 : "0");
 }
 
+/* Every second element of a row whose pairs are aligned to 16 elements: 1 the first of each pair, 2 the second; else 0. */
+static int half_of(const Type *shape, const Dim *stride, int64_t off)
+{
+        int last = shape->rank - 1;
+        if (last < 0 || !dim_eq(stride[last], DIM(2)) || (off & 15) > 1)
+                return 0;
+        for (int i = 0; i < last; i++)
+                if (stride[i].n & 15)
+                        return 0;
+        return 1 + (int)(off & 1);
+}
+
 /* The load of external operand `in` of node r; creates it on first use. */
 Load *f_load_of(F *f, Ref r, Ref in)
 {
@@ -278,14 +290,17 @@ Load *f_load_of(F *f, Ref r, Ref in)
                         abort();
                 }
                 f_stretch(&acc, &shape, stride);
-                f_index_of(f, &shape, stride, acc.off, cols, &ix);
+                l.half = f->cuda ? half_of(&shape, stride, acc.off) : 0;
+                f_index_of(f, &shape, stride, acc.off - (l.half == 2), cols, &ix);
+                if (l.half && strcmp(ix.col, "(long)\2 * 2"))
+                        l.half = 0, f_index_of(f, &shape, stride, acc.off, cols, &ix);
         }
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         l.vector = ix.vector;
         l.scalar = ix.scalar;
         l.dt = NODE(g, acc.base)->type.dt;
         snprintf(l.col, sizeof l.col, "%s", ix.col[0] ? ix.col : "0");
-        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d|%d", arg, ix.row, row, ix.col, l.dom, l.half);
         for (int i = 0; i < f->n_load; i++)
                 if (!strcmp(f->load[i].key, l.key))
                         return &f->load[i];
@@ -298,8 +313,6 @@ Load *f_load_of(F *f, Ref r, Ref in)
         for (int i = 0; i < f->n_load; i++)             /* the same value at two places */
                 if (!strcmp(f->load[i].name, l.name))
                         snprintf(l.name, sizeof l.name, "%.24s_%d", f_name_of(f, named), f->n_load);
-        /* the row's pointer, kept in the key's place after the comparison */
-        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d", arg, ix.row, row, ix.col, l.dom);
         f->load[f->n_load] = l;
         return &f->load[f->n_load++];
 }

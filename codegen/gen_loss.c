@@ -143,13 +143,19 @@ static void logits(Loss *l)
                                     "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
                                     c_type(NODE(e->g, ba.base)->type.dt), in));
         } else {
+                /* eight at a time whatever V is: a row has room for its padding, which stays zero */
                 tail_text(&b, cuda,
                           cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
                                : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
                                            (long long)l->ld),
-                          "", "");
+                          l->ld == l->V ? ""
+                                        : arena_fmt(e->tmp,
+                                                    "#pragma unroll\n                for (int j = 0; j < V; j++)\n"
+                                                    "                        v[j] = col + j < %lld ? v[j] : 0.f;\n",
+                                                    (long long)l->V),
+                          "");
         }
-        fix_maxv(&b, column_v(l->V, 8));
+        fix_maxv(&b, l->bias ? column_v(l->V, 8) : 8);
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,

@@ -26,9 +26,10 @@ static void put_text(Gen *r, const char *s, size_t n)
                 }
                 r->hold = p;
         }
-        memcpy(r->hold + r->n_hold, s, n);
+        if (n)
+                memcpy(r->hold + r->n_hold, s, n);
         r->n_hold += n;
-        if (!r->text)
+        if (!r->text || !r->n_hold)
                 return;
         size_t ready = utf8_ready(r->hold, r->n_hold);
         if (fwrite(r->hold, 1, ready, stdout) != ready || fflush(stdout))

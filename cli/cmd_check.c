@@ -259,11 +259,19 @@ static int one_token(void *user, int i, const int *token, int B)
         return 1;
 }
 
+static int keep_token(void *user, int i, const int *token, int B)
+{
+        (void)B;
+        ((int *)user)[i] = *token;
+        return 0;
+}
+
+static const Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
+
 /* The logits of the last token, by way of the cache. */
 static int check_decode(Check *c, const double *want, const int *ids, int n, float *logits, Err *e)
 {
         const char *prog = session_has(c->s, "decode1") ? "decode1" : "decode";
-        Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
         int V = c->m->vocab, code = session_reset(c->s, e);
         if (code || (code = session_prefill(c->s, ids, 1, n, e))
             || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
@@ -274,26 +282,71 @@ static int check_decode(Check *c, const double *want, const int *ids, int n, flo
         return TGC_OK;
 }
 
+/* What the device said after each of the last `said` rows of logits is the reference's own choice, or as
+ * good as that.  Where two logits are each wrong by up to x the likelier one may lose by 2x, so half of
+ * what a choice is short of the best counts as its error.
+ * ids (n+1): the prompt and all that was said. */
+static void check_choices(Check *c, const double *want, const int *ids, int n, int said)
+{
+        double scale = largest(want, (int64_t)n * c->m->vocab), worst = 0;
+        int by_margin = 0, distinct = 0;
+        char what[64];
+        for (int t = n - said; t < n; t++) {
+                const double *row = want + (int64_t)t * c->m->vocab;
+                double best = row[0], chosen = row[ids[t + 1]];
+                int again = 0;
+                for (int v = 1; v < c->m->vocab; v++)
+                        best = row[v] > best ? row[v] : best;
+                by_margin += chosen < best;
+                if (!((best - chosen) / 2 <= worst))
+                        worst = (best - chosen) / 2;
+                for (int i = t + 1; i < n && !again; i++)
+                        again = ids[i + 1] == ids[t + 1];
+                distinct += !again;
+        }
+        snprintf(what, sizeof what, "%d greedy tokens, %d kinds, %d by margin", said, distinct, by_margin);
+        result(c, "decode", what, scale > 0 ? worst / scale : worst, c->tolerance);
+}
+
+/* --tokens random ids, and with --greedy what the device says after them: the reference sees it as one
+ * text.  The last word is not given back to the model: *ids has n+1 of them. */
+static int make_text(Check *c, uint64_t seed, int **ids, int *n, int *said, Err *e)
+{
+        int prompt = opt_int(c->a, O_TOKENS), ctx = c->m->ctx, code;
+        *said = opt_int(c->a, O_GREEDY);
+        *n = prompt + (*said ? *said - 1 : 0);
+        if (*said && *n >= ctx)
+                return err_set(e, TGC_USAGE, "check: %d tokens and %d said after them do not fit the context of %d",
+                               prompt, *said, ctx);
+        if (!*said && *n >= ctx)
+                *n = ctx > 1 ? ctx - 1 : 1;
+        if ((code = random_ids(c, *n + 1, seed, ids, e)) || !*said)
+                return code;
+        if ((code = session_reset(c->s, e)) || (code = session_prefill(c->s, *ids, 1, prompt, e)))
+                return code;
+        return session_decode(c->s, &greedy, *said, keep_token, *ids + prompt, e);
+}
+
 static int check_infer(Check *c, uint64_t seed, Err *e)
 {
-        int n = opt_int(c->a, O_TOKENS), *ids = NULL;
+        int n, said, *ids = NULL;
         int64_t count;
         Oracle *o = NULL;
-        if (n >= c->m->ctx)
-                n = c->m->ctx > 1 ? c->m->ctx - 1 : 1;
-        size_t elems = (size_t)n * (size_t)c->m->vocab;
-        float *logits = malloc(elems * sizeof *logits);
-        int code = logits ? random_ids(c, n, seed, &ids, e) : err_set(e, TGC_NO_MEMORY, "no memory for logits");
-        if (!code)
-                code = consult(c, &o, false, 1, n, ids, ids, e);
-        const double *want = code ? NULL : oracle_output(o, "logits", &count);
+        float *logits = NULL;
+        const double *want = NULL;
+        int code = make_text(c, seed, &ids, &n, &said, e);
+        size_t elems = code ? 0 : (size_t)n * (size_t)c->m->vocab;
+        if (!code && !(logits = malloc(elems * sizeof *logits)))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for logits");
+        if (!code && !(code = consult(c, &o, false, 1, n, ids, ids, e)))
+                want = oracle_output(o, "logits", &count);
         if (!code && (!want || (size_t)count != elems))
                 code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want
                                ? (long long)count : 0, elems);
         if (!code && session_has(c->s, "score") && !(code = session_score(c->s, ids, n, logits, NULL, e)))
                 result(c, "score", "logits", rel_error(logits, want, count, 0), c->tolerance);
-        if (!code)
-                code = check_decode(c, want, ids, n, logits, e);
+        if (!code && !(code = check_decode(c, want, ids, n, logits, e)) && said)
+                check_choices(c, want, ids, n, said);
         oracle_free(o);
         free(logits);
         free(ids);

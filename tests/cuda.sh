@@ -60,14 +60,15 @@ kernels() {
 }
 
 check() {
-        # twelve layers of eight experts, two a token, at the size naive.cu runs: 200 tokens
+        # twelve layers of eight experts, two a token, at the size naive.cu runs: it says 200 tokens after 16, each
+        # of which the evaluator must choose too
         try "check naive_moe 12x768: compile" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda -o "$out/moe.plan"
-        try "check naive_moe 12x768, 200 tokens" $tgc check "$out/moe.plan" --tokens 200 --device cuda
+        try "check naive_moe 12x768 says 200 tokens" $tgc check "$out/moe.plan" --tokens 16 --greedy 200 --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do
                                 [ $o = 0 ] && [ $dt = f16 ] && continue
-                                try "check $m $dt -O$o" $tgc check $m --dtype $dt -O$o --device cuda
+                                try "check $m $dt -O$o" $tgc check $m --dtype $dt -O$o --greedy 20 --device cuda
                         done
                 done
         done

@@ -11,6 +11,7 @@
 #include "option.h"
 #include "../runtime/err.h"
 #include "../runtime/plan.h"
+#include "../runtime/stop.h"
 #include "../runtime/tokenizer.h"
 
 /* ---- say.c: talk ---- */
@@ -30,10 +31,12 @@ int  out_done(Err *e);                          /* flush stdout; TGC_IO when it 
 /* ---- signals.c ---- */
 
 /* Without signals_defer a signal ends the process at once.  With it the first one
- * is kept for signal_seen, the second ends. */
+ * is kept for signal_seen, the second ends.  While a compiler runs the first one
+ * stops that, so that no temporary folder stays. */
 void signals_install(void);
 void signals_defer(void);
 int  signal_seen(void);                         /* 0, SIGINT or SIGTERM */
+Stop *signals_stop(void);                       /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
 
 /* ---- utf8.c ---- */
 

@@ -58,8 +58,10 @@ static int add_code(Plan *p, const Targets *t, const Say *talk, Err *e)
                 drop_target(p, "cuda");
         if (t->cpu_code)
                 code = plan_add_target(p, "cpu", e);
-        else if (t->all && plan_add_target(p, "cpu", &why))
+        else if (t->all && (code = plan_add_target(p, "cpu", &why)) && code < 128) {
                 say(talk, "no compiled CPU code: %s\n", why.msg);
+                code = TGC_OK;
+        }
         for (int i = 0; i < t->n_arch && !code; i++)
                 code = plan_add_target(p, t->arch[i], e);
         return code;

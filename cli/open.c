@@ -22,9 +22,12 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         if (kind < 0)
                 return err_set(e, TGC_USAGE, "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
         SessionOptions o = { .device = (DevKind)kind, .mode = mode, .seed = seed,
-                             .dev = { .index = opt_int(a, O_GPU), .threads = opt_int(a, O_THREADS) } };
+                             .dev = { .index = opt_int(a, O_GPU), .threads = opt_int(a, O_THREADS),
+                                      .stop = signals_stop() } };
         Err why;
         int code = session_open(s, p, &o, &why);
+        if (code == TGC_STOPPED)
+                code = 128 + signal_seen();
         if (code == TGC_NO_DEVICE && kind == DEV_CUDA)
                 return err_set(e, code, "%s; `tgc doctor` tells what is missing, --device cpu does without", why.msg);
         return code ? err_set(e, code, "%s", why.msg) : code;

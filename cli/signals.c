@@ -4,12 +4,14 @@
 #include "cli.h"
 
 static volatile sig_atomic_t deferred, seen;
+static Stop stop;
 
 static void on_signal(int number)
 {
-        if (!deferred || seen)
+        if ((!deferred && !atomic_load(&stop.working)) || seen)
                 _exit(128 + number);
         seen = number;
+        atomic_store(&stop.asked, 1);
 }
 
 void signals_install(void)
@@ -31,4 +33,9 @@ void signals_defer(void)
 int signal_seen(void)
 {
         return seen;
+}
+
+Stop *signals_stop(void)
+{
+        return &stop;
 }

@@ -24,7 +24,7 @@ static int add_headers(Plan *p, const char *section, const struct EmbeddedFile *
         code = pack_write(pack, n, &blob, &size, e);
         free(pack);
         if (code)
-                return code;
+                return code == TGC_STOPPED ? 128 + signal_seen() : code;
         code = plan_add(p, section, blob, size, e);
         free(blob);
         return code;
@@ -45,13 +45,13 @@ int plan_add_target(Plan *p, const char *target, Err *e)
         size_t size;
         int code;
         if (!strcmp(target, "cpu")) {
-                code = cpu_compile_plan(p, 0, &pack, &size, e);
+                code = cpu_compile_plan(p, 0, signals_stop(), &pack, &size, e);
         } else {
                 snprintf(section, sizeof section, "cubin.%.16s", target);
                 code = cuda_compile_plan(p, target, 0, &pack, &size, e);
         }
         if (code)
-                return code;
+                return code == TGC_STOPPED ? 128 + signal_seen() : code;
         code = plan_add(p, section, pack, size, e);
         free(pack);
         return code;

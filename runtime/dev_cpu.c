@@ -46,7 +46,7 @@ static void object_key(const HostCc *cc, const Pack *units, const Pack *headers,
 }
 
 /* The object for a plan's C source; *units, *cached: how it was come by. */
-static int build(const Plan *plan, int no_cache, void **so, size_t *size, int *n_units, int *cached, Err *e)
+static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units, int *cached, Err *e)
 {
         HostCc cc;
         Pack units, headers;
@@ -62,7 +62,7 @@ static int build(const Plan *plan, int no_cache, void **so, size_t *size, int *n
                 *cached = !no_cache && cache_get(key, so, size);
         }
         if (!code && !*cached) {
-                HostBuild b = { flags, &units, &headers, ".c", "source.cpu" };
+                HostBuild b = { flags, &units, &headers, ".c", "source.cpu", stop };
                 code = host_cc_build(&cc, &b, 0, units.n, so, size, e);
                 if (!code && !no_cache)
                         cache_put(key, *so, *size);
@@ -72,11 +72,11 @@ static int build(const Plan *plan, int no_cache, void **so, size_t *size, int *n
         return code;
 }
 
-int cpu_compile_plan(const Plan *plan, int no_cache, void **pack, size_t *size, Err *e)
+int cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, size_t *size, Err *e)
 {
         PackFile f = { 0 };
         void *so = 0;
-        int n, cached, code = build(plan, no_cache, &so, &f.size, &n, &cached, e);
+        int n, cached, code = build(plan, no_cache, stop, &so, &f.size, &n, &cached, e);
         if (!code) {
                 char hex[33];
                 host_cpu_key(hex);
@@ -138,7 +138,7 @@ static int cpu_load(Device *dev, const Plan *plan, Err *e)
         else {
                 void *so = 0;
                 size_t size;
-                if (!(code = build(plan, dev->opt.no_cache, &so, &size, &n, &cached, e))
+                if (!(code = build(plan, dev->opt.no_cache, dev->opt.stop, &so, &size, &n, &cached, e))
                     && !(code = so_open(&d->so, so, size, e)))
                         code = find_kernels(d, e);
                 free(so);

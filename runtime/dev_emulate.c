@@ -114,8 +114,10 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         d->n_units = units->n;
         for (int i = 0; i < units->n; i++)
                 d->unit[i].so.fd = -1;
-        Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda" } };
+        Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop } };
+        stop_begin(x.b.stop);           /* over all of them: no moment in between looks idle */
         parallel_for(units->n, host_cores(), load_unit, &x);
+        stop_end(x.b.stop);
         for (int i = 0; i < units->n; i++) {
                 if (d->unit[i].code)
                         return err_set(e, d->unit[i].code, "%s", d->unit[i].err.msg);

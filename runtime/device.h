@@ -12,6 +12,7 @@
 #include "err.h"
 #include "plan.h"
 #include "program.h"
+#include "stop.h"
 
 typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
 
@@ -31,6 +32,7 @@ typedef struct DevOptions {
         int  no_cache;                  /* neither read nor write the disk cache */
         int  sync;                      /* wait after each launch, so that a fault names its kernel; no graphs.
                                          * TGC_SYNC=1 in the environment does the same */
+        Stop *stop;                     /* dev_load may be asked to end; NULL: it is not */
 } DevOptions;
 
 /* auto|cpu|cuda|emulate; -1: none of these. */
@@ -85,7 +87,7 @@ int  dev_elapsed(Device *d, int from, int to, double *ms, Err *e);     /* waits 
  * Both give a pack for plan_add, malloc'd: cubin.ARCH and object.cpu.  Neither
  * needs the hardware; the first needs NVRTC, the second a C compiler. */
 int  cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size, Err *e);
-int  cpu_compile_plan(const Plan *plan, int no_cache, void **pack, size_t *size, Err *e);
+int  cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, size_t *size, Err *e);
 
 /* One line each on what was found, for `tgc doctor`; status as of opening. */
 int  cuda_describe(char *out, size_t cap, Err *e);

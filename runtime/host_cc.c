@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,14 +64,31 @@ void keep_source(const char *name, const char *text, size_t n, char *path, size_
 
 /* ---- children ---- */
 
+enum { LOOK_MS = 50, PATIENCE = 20 };
+
+/* Called every LOOK_MS once it was asked to stop: the group is told to end, which
+ * lets a compiler remove its own temporary files, and later made to.  Returns 1
+ * when there is nothing left to wait for. */
+static int put_down(pid_t group, int times)
+{
+        if (times == 0)
+                kill(-group, SIGTERM);
+        if (times >= PATIENCE)
+                kill(-group, SIGKILL);
+        return times > PATIENCE;
+}
+
 /* Run argv; what it says on stdout and stderr goes to out (cut at cap, never
- * NULL-less).  Returns its exit status, or -1 when it could not be started. */
-static int child_run(char *const argv[], char *out, size_t cap)
+ * NULL-less).  Returns its exit status, or -1 when it could not be started or was
+ * stopped.  Where somebody may ask for that the child has a process group of its
+ * own, since compilers have children, and a terminal's Ctrl-C reaches only us. */
+static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
 {
         static const char *const keep[] = { "PATH", "TMPDIR", "LD_LIBRARY_PATH" };
         char *env[8], lc[] = "LC_ALL=C", sink[4096];
         posix_spawn_file_actions_t fa;
-        int pipe_fd[2], status = -1, n_env = 0;
+        posix_spawnattr_t attr;
+        int pipe_fd[2], status = -1, n_env = 0, told = 0;
         size_t used = 0;
         pid_t pid;
 
@@ -92,10 +111,19 @@ static int child_run(char *const argv[], char *out, size_t cap)
         posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 1);
         posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 2);
         posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-        int started = !posix_spawnp(&pid, argv[0], &fa, 0, argv, env);
+        posix_spawnattr_init(&attr);
+        if (stop)
+                posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);         /* group 0: its own */
+        int started = !posix_spawnp(&pid, argv[0], &fa, &attr, argv, env);
+        posix_spawnattr_destroy(&attr);
         posix_spawn_file_actions_destroy(&fa);
         close(pipe_fd[1]);
         while (started) {
+                struct pollfd talk = { .fd = pipe_fd[0], .events = POLLIN };
+                if (stop_asked(stop) && put_down(pid, told++))
+                        break;
+                if (poll(&talk, 1, stop ? LOOK_MS : -1) <= 0)
+                        continue;                       /* nothing said yet, or a signal */
                 size_t room = cap - 1 - used;
                 ssize_t n = read(pipe_fd[0], room ? out + used : sink, room ? room : sizeof sink);
                 if (n < 0 && errno == EINTR)
@@ -125,7 +153,7 @@ int host_cc_find(HostCc *cc, int cxx, Err *e)
                 if (!name || !*name || strlen(name) >= sizeof cc->path)
                         continue;
                 char *argv[] = { (char *)name, "--version", 0 };
-                if (child_run(argv, log, sizeof log))
+                if (child_run(argv, 0, log, sizeof log))
                         continue;
                 snprintf(cc->path, sizeof cc->path, "%s", name);
                 snprintf(cc->version, sizeof cc->version, "%.*s", (int)strcspn(log, "\n"), log);
@@ -176,7 +204,7 @@ static void compile_unit(void *ctx, int i)
         argv[n++] = "-o";
         argv[n++] = j->object[i];
         argv[n] = 0;
-        j->status[i] = child_run(argv, j->log[i], MAX_LOG);
+        j->status[i] = stop_asked(j->b->stop) ? -1 : child_run(argv, j->b->stop, j->log[i], MAX_LOG);
 }
 
 static int link_objects(const Job *j, int n, char *target, char *log)
@@ -197,7 +225,7 @@ static int link_objects(const Job *j, int n, char *target, char *log)
         argv[k++] = "-o";
         argv[k++] = target;
         argv[k++] = "-lm";
-        int status = child_run(argv, log, MAX_LOG);
+        int status = child_run(argv, j->b->stop, log, MAX_LOG);
         free(argv);
         return status;
 }
@@ -253,6 +281,7 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
         j.object = calloc((size_t)n + 1, sizeof *j.object);
         j.status = calloc((size_t)n + 1, sizeof *j.status);
         j.log = malloc(((size_t)n + 1) * MAX_LOG);
+        stop_begin(b->stop);
         if (!j.object || !j.status || !j.log) {
                 code = err_set(e, TGC_NO_MEMORY, "no memory to compile %s", b->what);
                 goto out;
@@ -263,7 +292,7 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
         for (int i = 0; i < n; i++)
                 snprintf(j.object[i], sizeof *j.object, "%.500s/%d.o", dir, i);
         parallel_for(n, host_cores(), compile_unit, &j);
-        if ((code = report_failure(&j, n, e)))
+        if (stop_asked(b->stop) || (code = report_failure(&j, n, e)))
                 goto out;
         snprintf(target, sizeof target, "%.500s/all.so", dir);
         if (link_objects(&j, n, target, j.log[0])) {
@@ -279,7 +308,12 @@ out:
         free(j.object);
         free(j.status);
         free(j.log);
-        return code;
+        stop_end(b->stop);
+        if (!stop_asked(b->stop))               /* after stop_end: who saw us working is not overlooked */
+                return code;
+        free(*so);
+        *so = 0;
+        return err_set(e, TGC_STOPPED, "compiling %s was stopped", b->what);
 }
 
 /* ---- shared objects in memory ---- */

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include "err.h"
 #include "plan.h"
+#include "stop.h"
 
 typedef struct HostCc { char path[512]; char version[256]; int cxx; } HostCc;
 
@@ -19,11 +20,12 @@ typedef struct HostBuild {
         const Pack *units, *headers;
         const char *suffix;             /* ".c", ".cu": names the saved source */
         const char *what;               /* "source.cpu", for messages */
+        Stop *stop;                     /* or NULL */
 } HostBuild;
 
 /* Build a shared object from units [first, first+n), compiled in parallel.
  * *so is malloc'd.  On failure the message has the compiler's first lines and
- * the path where the offending source was kept. */
+ * the path where the offending source was kept.  TGC_STOPPED: as b->stop asked. */
 int  host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size, Err *e);
 
 /* Load a shared object from memory; close with so_close. */

@@ -1,5 +1,6 @@
 /* test_cli.c: the command line: parsing, help, exit codes, schedules, windows,
  * streaming, and a training run that is interrupted. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -540,8 +541,100 @@ TEST(check_command)
         need_cpu();
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --json") == 0, "%d: %s", r.code, r.err);
         CHECK(strstr(r.out, "\"differ\":\t0"));
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --greedy 5 --json") == 0, "%d: %s", r.code, r.err);
+        CHECK(strstr(r.out, "\"5 greedy tokens, "));
+        EXPECT("check " MODEL " -D vocab=37 --device cpu --greedy 5000", TGC_USAGE, "do not fit the context");
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s",
                   r.code, r.err);
+}
+
+/* ---- Ctrl-C while a compiler runs ---- */
+
+/* A compiler that writes its process id down and takes a minute. */
+static void play_compiler(const char *before)
+{
+        char text[2048];
+        snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --version ] && echo played && exit\n%s\n"
+                 "echo $$ >> %s/compiling\nsleep 60\n", before, dir);
+        write_file(scratch("cc"), text);
+        CHECK(!chmod(scratch("cc"), 0700));
+        setenv("CC", scratch("cc"), 1);
+        setenv("CXX", scratch("cc"), 1);
+        setenv("TMPDIR", scratch("tmp"), 1);
+}
+
+static bool any_of(const char *folder)
+{
+        DIR *d = opendir(folder);
+        bool found = false;
+        for (struct dirent *f; d && (f = readdir(d)); )
+                found |= *f->d_name != '.';
+        if (d)
+                closedir(d);
+        return found;
+}
+
+/* Is one of the processes written down still there? */
+static bool any_alive(const char *path)
+{
+        FILE *f = fopen(path, "r");
+        int pid, alive = 0;
+        while (f && fscanf(f, "%d", &pid) == 1)
+                alive += !kill(pid, 0);
+        if (f)
+                fclose(f);
+        return alive;
+}
+
+static int interrupted(const char *line, int number)
+{
+        struct stat st;
+        remove(scratch("compiling"));
+        pid_t pid = begin(line);
+        for (int i = 0; i < 10000 && (stat(scratch("compiling"), &st) || !st.st_size); i++)
+                usleep(1000);
+        usleep(20000);
+        kill(pid, number);
+        return finish(pid);
+}
+
+TEST(a_signal_while_compiling_leaves_nothing)
+{
+        static const struct { const char *line, *before; int number, code; } want[] = {
+                { "compile " MODEL " --target cpu -o /dev/null", "", SIGINT, 130 },
+                { "compile " MODEL " --target all -o /dev/null", "", SIGINT, 130 },
+                { "run " MODEL " --prompt-ids 1 --device cpu", "", SIGTERM, 143 },
+                { "run " MODEL " --prompt-ids 1 --device emulate", "", SIGINT, 130 },
+                { "bench " MODEL " --device cpu", "", SIGTERM, 143 },
+                { "check " MODEL " --device cpu", "trap '' TERM", SIGTERM, 143 },       /* it must be killed */
+        };
+        static const char *const name[] = { "CC", "CXX", "TMPDIR" };
+        enum { N = sizeof want / sizeof *want };
+        char *old[3];
+        bool folder[N], alive[N], started[N];
+        int code[N];
+        need_cpu();
+        for (int i = 0; i < 3; i++)
+                old[i] = getenv(name[i]) ? strdup(getenv(name[i])) : NULL;
+        CHECK(!mkdir(scratch("tmp"), 0700) || errno == EEXIST);
+        for (int i = 0; i < N; i++) {
+                play_compiler(want[i].before);
+                code[i] = interrupted(want[i].line, want[i].number);
+                started[i] = file_exists(scratch("compiling"));
+                folder[i] = any_of(scratch("tmp"));
+                alive[i] = any_alive(scratch("compiling"));
+        }
+        for (int i = 0; i < 3; i++) {
+                old[i] ? setenv(name[i], old[i], 1) : unsetenv(name[i]);
+                free(old[i]);
+        }
+        for (int i = 0; i < N; i++) {
+                CHECK_MSG(started[i], "tgc %s: no compiler was started: %s", want[i].line, r.err);
+                CHECK_MSG(code[i] == want[i].code, "tgc %s: exit code %d, not %d: %s", want[i].line, code[i],
+                          want[i].code, r.err);
+                CHECK_MSG(!folder[i], "tgc %s: a temporary folder stays", want[i].line);
+                CHECK_MSG(!alive[i], "tgc %s: a compiler goes on", want[i].line);
+        }
 }
 
 /* Last: what the others made. */

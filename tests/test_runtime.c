@@ -720,7 +720,7 @@ TEST(cpu_object_of_the_plan)
         size_t n;
         Err e;
         session_close(s);
-        CHECK_MSG(!cpu_compile_plan(&p, 0, &pack, &n, &e), "%s", e.msg);
+        CHECK_MSG(!cpu_compile_plan(&p, 0, NULL, &pack, &n, &e), "%s", e.msg);
         CHECK(!plan_add(&p, "object.cpu", pack, n, &e));
         s = open_on(&p, DEV_CPU, 0);
         CHECK(strstr(dev_load_note(session_device(s)), "from the plan"));

@@ -1,5 +1,5 @@
-/* test_infer_models.c: two trained models against what llama2.c's run.c gave, on the CPU, through
- * the library and through the command line. */
+/* test_infer_models.c: two trained models against what llama2.c's run.c gave, through the library and
+ * through the command line; on the CPU, or where TGC_TEST_DEVICE says. */
 #include <math.h>
 #include "e2e/infer/run.h"
 
@@ -154,10 +154,18 @@ static char *tool(const char *args)
         return out;
 }
 
+/* The same on the device under test. */
+static char *tool_on_device(const char *args)
+{
+        char line[2048];
+        snprintf(line, sizeof line, "%s -q %s", args, run_on_gpu() ? "--device cuda" : "--device cpu -t 1");
+        return tool(line);
+}
+
 static void same_text(const char *args, const char *path)
 {
         need(path);
-        char *got = tool(args), *want = text_of(path);
+        char *got = tool_on_device(args), *want = text_of(path);
         for (char *s = got + strlen(got); s > got && s[-1] == '\n'; )
                 *--s = 0;
         for (char *s = want + strlen(want); s > want && s[-1] == '\n'; )
@@ -169,42 +177,85 @@ static void same_text(const char *args, const char *path)
 
 TEST(run_stories260K_prompt)
 {
-        same_text("run " STORIES " --device cpu -t 1 -q --temp 0 -n 252 -p 'Once upon a time'",
-                  EXPECTED "stories260K_once_n256.txt");
+        same_text("run " STORIES " --temp 0 -n 252 -p 'Once upon a time'", EXPECTED "stories260K_once_n256.txt");
 }
 
 TEST(run_stories260K_no_prompt)
 {
-        same_text("run " STORIES " --device cpu -t 1 -q --temp 0 -n 200", EXPECTED "stories260K_test_all_n200.txt");
+        same_text("run " STORIES " --temp 0 -n 200", EXPECTED "stories260K_test_all_n200.txt");
 }
 
+#define LOGITS "build/infer_logits.npy"
+
+/* The logits of the greedy path, by `tgc eval`. */
+static void eval_path(const char *options, Npy *a)
+{
+        char args[1024];
+        Err e = { 0 };
+        snprintf(args, sizeof args, "eval " TS " %s --ids %s --logits " LOGITS, options, ts.ids);
+        free(tool_on_device(args));
+        must(npy_open(a, LOGITS, &e), &e);
+        remove(LOGITS);
+        CHECK(a->rank == 2 && a->dim[0] == 140 && a->dim[1] == 2048);
+}
+
+/* By how much the best of a row leads. */
+static double lead(const float *row, int n)
+{
+        int k = best(row, n);
+        double second = -INFINITY;
+        for (int i = 0; i < n; i++)
+                second = i != k && row[i] > second ? row[i] : second;
+        return row[k] - second;
+}
+
+/* On the CPU every id; on a GPU, which adds in another order, up to the first choice that was close. */
 TEST(run_tinystories656k_ids)
 {
+        int want[MOST], got[MOST], owed = 1;
+        Npy a;
         need(TS);
-        int want[MOST], got[MOST], n = ids_file(ts.ids, want);
-        char *text = tool("run " TS " --device cpu -t 1 -q --temp 0 --print-ids -p 'Once upon a time' -n 134");
-        CHECK_MSG(integers(text, NULL, got, MOST) == n, "%d ids: %s", n, text);
-        for (int i = 0; i < n; i++)
+        int n = ids_file(ts.ids, want);
+        eval_path("", &a);
+        while (owed < n && (!run_on_gpu() || lead(a.u.f32 + (size_t)(owed - 1) * 2048, 2048) >= 0.01))
+                owed++;
+        npy_close(&a);
+        char *text = tool_on_device("run " TS " --temp 0 --print-ids -p 'Once upon a time' -n 134");
+        CHECK_MSG(integers(text, NULL, got, MOST) == n || (owed < n && integers(text, NULL, got, MOST) >= owed),
+                  "%d ids, of %d owed: %s", n, owed, text);
+        NOTE("%s: %d of %d ids are owed", TS, owed, n);
+        CHECK_MSG(owed > 100, "only %d ids until a close choice", owed);
+        for (int i = 0; i < owed; i++)
                 CHECK_MSG(got[i] == want[i], "id %d is %d, not %d", i, got[i], want[i]);
         free(text);
 }
 
-TEST(eval_tinystories656k)
+/* Absolute in float32.  In bf16 relative to the largest logit, as `tgc check` has it: a logit of 20 is
+ * itself rounded by up to 0.06. */
+static void check_logits(const char *options, bool relative, double tolerance)
 {
-        Err e = { 0 };
         Npy a;
         need(TS);
-        char *text = tool("eval " TS " --device cpu -t 1 -q --data " EXPECTED "nll_sample_text.txt");
-        CHECK_MSG(!strncmp(text, "2.781337 ", 9) && strstr(text, "157 tokens"), "%s", text);
-        free(text);
-        free(tool("eval " TS " --device cpu -t 1 -q --ids " EXPECTED "ts656k_p0_ids.txt --logits build/infer_logits.npy"));
-        must(npy_open(&a, "build/infer_logits.npy", &e), &e);
+        eval_path(options, &a);
         float *want = floats_of(ts.logits, 16 * 2048);
-        CHECK(a.rank == 2 && a.dim[0] == 140 && a.dim[1] == 2048);
-        CHECK(worst(a.u.f32, want, 16 * 2048) <= 1e-4);
+        double most = largest(want, 16 * 2048), d = worst(a.u.f32, want, 16 * 2048);
         npy_close(&a);
-        remove("build/infer_logits.npy");
         free(want);
+        NOTE("%s %s: eval's logits %.2e, the largest is %.3g", TS, options, d, most);
+        CHECK_MSG(d <= tolerance * (relative ? most : 1), "logits differ by %.3g, the largest is %.3g, allowed %g%s", d,
+                  most, tolerance, relative ? " of that" : "");
+}
+
+TEST(eval_tinystories656k_logits) { check_logits("--dtype f32", false, run_on_gpu() ? 1e-3 : 1e-4); }
+TEST(eval_tinystories656k_logits_bf16) { check_logits("--dtype bf16", true, 5e-2); }
+
+TEST(eval_tinystories656k_loss)
+{
+        need(TS);
+        char *text = tool_on_device("eval " TS " --data " EXPECTED "nll_sample_text.txt");
+        double d = fabs(atof(text) - ts.nll);
+        CHECK_MSG(d <= (run_on_gpu() ? 1e-5 : 1.5e-6) && strstr(text, "157 tokens"), "%s", text);
+        free(text);
 }
 
 /* ---- the same bytes ---- */

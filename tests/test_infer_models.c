@@ -175,6 +175,9 @@ static void same_text(const char *args, const char *path)
         free(want);
 }
 
+/* Of a logit in float32. */
+static double tolerance(void) { return run_on_gpu() ? 1e-3 : 1e-4; }
+
 TEST(run_stories260K_prompt)
 {
         same_text("run " STORIES " --temp 0 -n 252 -p 'Once upon a time'", EXPECTED "stories260K_once_n256.txt");
@@ -209,7 +212,8 @@ static double lead(const float *row, int n)
         return row[k] - second;
 }
 
-/* On the CPU every id; on a GPU, which adds in another order, up to the first choice that was close. */
+/* A GPU adds in another order: ids are owed up to the first choice whose best leads by less than twice
+ * what a logit may be off.  (The closest three lead by 0.0042, 0.0048 and 0.0085, so that is all of them.) */
 TEST(run_tinystories656k_ids)
 {
         int want[MOST], got[MOST], owed = 1;
@@ -217,7 +221,7 @@ TEST(run_tinystories656k_ids)
         need(TS);
         int n = ids_file(ts.ids, want);
         eval_path("", &a);
-        while (owed < n && (!run_on_gpu() || lead(a.u.f32 + (size_t)(owed - 1) * 2048, 2048) >= 0.01))
+        while (owed < n && lead(a.u.f32 + (size_t)(owed - 1) * 2048, 2048) > 2 * tolerance())
                 owed++;
         npy_close(&a);
         char *text = tool_on_device("run " TS " --temp 0 --print-ids -p 'Once upon a time' -n 134");
@@ -232,7 +236,7 @@ TEST(run_tinystories656k_ids)
 
 /* Absolute in float32.  In bf16 relative to the largest logit, as `tgc check` has it: a logit of 20 is
  * itself rounded by up to 0.06. */
-static void check_logits(const char *options, bool relative, double tolerance)
+static void check_logits(const char *options, bool relative, double allowed)
 {
         Npy a;
         need(TS);
@@ -242,11 +246,11 @@ static void check_logits(const char *options, bool relative, double tolerance)
         npy_close(&a);
         free(want);
         NOTE("%s %s: eval's logits %.2e, the largest is %.3g", TS, options, d, most);
-        CHECK_MSG(d <= tolerance * (relative ? most : 1), "logits differ by %.3g, the largest is %.3g, allowed %g%s", d,
-                  most, tolerance, relative ? " of that" : "");
+        CHECK_MSG(d <= allowed * (relative ? most : 1), "logits differ by %.3g, the largest is %.3g, allowed %g%s", d,
+                  most, allowed, relative ? " of that" : "");
 }
 
-TEST(eval_tinystories656k_logits) { check_logits("--dtype f32", false, run_on_gpu() ? 1e-3 : 1e-4); }
+TEST(eval_tinystories656k_logits) { check_logits("--dtype f32", false, tolerance()); }
 TEST(eval_tinystories656k_logits_bf16) { check_logits("--dtype bf16", true, 5e-2); }
 
 TEST(eval_tinystories656k_loss)

@@ -6,6 +6,7 @@
  * Work is done at once; a graph is a list of launches; what a real driver refuses
  * during a capture is refused here.  fake_live counts what was not given back. */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ typedef struct Graph { Launch l[64]; int n; } Graph;
 
 int fake_live, fake_launches, fake_replays, fake_calls, fake_fail_at;
 static int current, primary;
+static size_t used;                     /* device memory */
 static Graph *capture;
 
 extern int fake_n_args(const char *name);
@@ -48,16 +50,17 @@ int cuDeviceGetAttribute(int *v, int a, int d)
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &primary; fake_live++; return d != 7; }
 int cuDevicePrimaryCtxRelease_v2(int d) { fake_live--; return d != 7; }
 int cuCtxSetCurrent(void *c) { current = c == &primary; return 0; }
-int cuMemGetInfo_v2(size_t *a, size_t *t) { READY; *a = *t = 1ull << 34; return 0; }
+int cuMemGetInfo_v2(size_t *a, size_t *t) { READY; *t = 1ull << 34; *a = *t - used; return 0; }
 int cuMemAlloc_v2(Ptr *p, size_t n)
 {
         READY;
         void *m = made(n + 4096);
         memset(m, 0xa5, n);                     /* not zero */
         *p = (Ptr)m + SHIFT;
+        used += malloc_usable_size(m);
         return 0;
 }
-int cuMemFree_v2(Ptr p) { GIVE_BACK; return gone(host(p)); }
+int cuMemFree_v2(Ptr p) { GIVE_BACK; used -= malloc_usable_size(host(p)); return gone(host(p)); }
 int cuMemAllocHost_v2(void **p, size_t n) { READY; *p = made(n); return 0; }
 int cuMemFreeHost(void *p) { GIVE_BACK; return gone(p); }
 int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s) { READY; memcpy(host(to), from, n); return !s; }

@@ -256,9 +256,17 @@ static const char *arg_names(Build *b, bool written)
         return s;
 }
 
-/* Decoding is many short kernels: each is started before the one before it ends, and
- * waits for that itself (pdl_wait in ptx.cuh). */
-static bool is_early(const Emit *e) { return is_cuda(e) && e->g->sizes.v[SYM_T] == 1; }
+/* On the GPU every kernel is started before the one before it has ended, and waits for that
+ * itself (pdl_wait in ptx.cuh), each block before it touches memory that another kernel
+ * writes: so the kernel before that one has ended too, and copies and events, which wait for
+ * a whole kernel, mean what they did. */
+static bool is_early(const Emit *e) { return is_cuda(e); }
+
+/* One token: the kernel after comes as soon as all blocks of this one run (pdl_launch), and
+ * loads weights meanwhile.  Otherwise only when they have ended: blocks that wait beside
+ * running ones are spread unevenly, which made a training step of the character model
+ * 0.76 to 1.19 ms on an H100, against 0.66. */
+static bool calls_next(const Emit *e) { return is_early(e) && e->g->sizes.v[SYM_T] == 1; }
 
 static const char *intern(Build *b, const char *text, const char *grid)
 {
@@ -330,8 +338,10 @@ void build_end(Build *b, const char *grid)
                 text_add(&t, " };\n        const int tile = (int)blockIdx.x;\n");
                 if (b->smem)
                         text_add(&t, "        TGC_SMEM(smem);\n");
-                if (is_early(e))
-                        text_add(&t, "        pdl_launch();\n%s", b->waits ? "" : "        pdl_wait();\n");
+                if (calls_next(e))
+                        text_add(&t, "        pdl_launch();\n");
+                if (is_early(e) && !b->waits)
+                        text_add(&t, "        pdl_wait();\n");
         } else {
                 text_add(&t, "void \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt");
                 for (int i = 0; i < a->n; i++)

@@ -123,6 +123,34 @@ static void store_lane(F *f, int depth, Ref r, int k, const char *value)
                 LINE(depth, "%s = %s;", at, f_from_float(dt, value, f));
 }
 
+/* An earlier read of the same pairs. */
+static const Load *same_pairs(const F *f, const Load *l)
+{
+        size_t n = strcspn(l->key, "|");
+        for (const Load *x = f->load; l->half && x < l; x++)
+                if (x->half && x->dom == l->dom && !strncmp(x->key, l->key, n + 1) && !strcmp(x->col, l->col))
+                        return x;
+        return l;
+}
+
+/* A read of a tail that can start before the tail's values are there (TailReads in kernels/tgc.cuh). */
+static void emit_early_load(F *f, int depth, const Load *l, const char *at)
+{
+        const Dom *d = &f->dom[l->dom];
+        const Load *from = same_pairs(f, l);
+        char col[512];
+        const char *width = f_width(f, l->dom);
+        if (from == l) {
+                f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
+                text_add(&f->in, "                Raw<%s%s, %s> %s;\n", l->half ? "2 * " : "", width, c_type(l->dt), l->name);
+                text_add(&f->get, "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n", c_type(l->dt),
+                         l->ptr, at, l->name, l->ptr, col);
+                f->reads += ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
+        }
+        LINE(depth, "float %s[%s];", l->name, width);
+        LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
+}
+
 static void emit_loop(F *f, int loop, int depth)
 {
         const Functor *fn = f->f;
@@ -144,16 +172,16 @@ static void emit_loop(F *f, int loop, int depth)
                                 LINE(depth, "const float %s = to_float(*(%s));", l->name, at);
                         else
                                 LINE(depth, "const float %s = %s;", l->name, f_to_float(l->dt, f_fmt(f, "*(%s)", at), f));
+                } else if (f->cuda && loop == 0 && fn->root && !fn->head && (l->vector || l->half)) {
+                        emit_early_load(f, depth, l, at);
                 } else if (f->cuda) {
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
                         LINE(depth, "float %s[%s];", l->name, f_width(f, l->dom));
-                        if (l->vector) {
+                        if (l->vector || l->half) {
                                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
-                                LINE(depth, "load<%s>(%s, %s + %s);", f_width(f, l->dom), l->name, l->ptr, col);
-                        } else if (l->half) {
-                                f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
-                                LINE(depth, "load_half<%s, %d>(%s, %s + %s);", f_width(f, l->dom), l->half - 1, l->name,
-                                     l->ptr, col);
+                                LINE(depth, "load%s(%s, %s + %s);",
+                                     l->half ? f_fmt(f, "_half<%s, %d>", f_width(f, l->dom), l->half - 1)
+                                             : f_fmt(f, "<%s>", f_width(f, l->dom)), l->name, l->ptr, col);
                         } else {
                                 f_subst(col, sizeof col, l->col, f_fmt(f, "(%s + j)", f_first_col(f, l->dom)));
                                 LINE(depth, "for (int j = 0; j < %s; j++)", f_width(f, l->dom));
@@ -284,6 +312,31 @@ static double slot_bytes(F *f)
         return b;
 }
 
+static void size_lines(F *f, int d)
+{
+        if (f->uses_T)
+                LINE(d, "const int T = %s;", f_rt(f, "T"));
+        if (f->uses_B)
+                LINE(d, "const int B = %s;", f_rt(f, "B"));
+}
+
+/* What comes before the tail proper: In, get, and both at once for families that do not read ahead. */
+static void early_reads(F *f)
+{
+        Text *t = &f->out->text;
+        text_add(t, "        static constexpr int READS = %d;\n        template <int V> struct In {\n", f->reads);
+        text_put(t, f->in.s, f->in.n);
+        text_add(t, "        };\n        template <int V> __device__ __forceinline__ void get(int row, int col, In<V> &in) "
+                    "const\n        {\n");
+        size_lines(f, 2);
+        text_put(t, f->get.s, f->get.n);
+        text_add(t, "        }\n        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                    "float (&v)[V]) const\n        {\n                In<V> in;\n                get(row, col, in);\n"
+                    "                (*this)(row, col, v, in);\n        }\n");
+        text_free(&f->in);
+        text_free(&f->get);
+}
+
 void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, FunctorText *out)
 {
         F *f = arena_alloc(e->tmp, sizeof *f);
@@ -319,8 +372,10 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                          "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
                          "&a;\n",
                          name, out->maxv, out->minv);
+                if (f->reads)
+                        early_reads(f);
                 text_add(&out->text, "        template <int V> __device__ __forceinline__ void operator()(int row, "
-                                     "int col, float (&v)[V]) const\n        {\n");
+                                     "int col, float (&v)[V]%s) const\n        {\n", f->reads ? ", const In<V> &in" : "");
         } else {
                 text_add(&out->text,
                          "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "
@@ -328,11 +383,7 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                          name);
                 text_add(&out->text, "        (void)row, (void)col, (void)n, (void)v, (void)a;\n");
         }
-        int d = f->cuda ? 2 : 1;
-        if (f->uses_T)
-                LINE(d, "const int T = %s;", f_rt(f, "T"));
-        if (f->uses_B)
-                LINE(d, "const int B = %s;", f_rt(f, "B"));
+        size_lines(f, f->cuda ? 2 : 1);
         if (body.s)
                 text_put(&out->text, body.s, body.n);
         text_add(&out->text, f->cuda ? "        }\n};\n\n" : "}\n\n");

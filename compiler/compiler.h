@@ -69,7 +69,7 @@ void fuse_norm_grad(Graph *g, Arena *tmp);
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
 void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */
-void recompute(Graph *g, Arena *tmp);
+void recompute(Graph *g, Arena *tmp, bool all);         /* all: everything cheap, else what costs nothing */
 typedef struct FuseNote FuseNote;
 void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
 void order(Graph *g, Arena *tmp);

@@ -27,8 +27,8 @@ static void run_order(Graph *g, Arena *t, Ctx *c) { (void)c; order(g, t); }
 
 static void run_recompute(Graph *g, Arena *t, Ctx *c)
 {
-        if (c->o->recompute)
-                recompute(g, t);
+        if (c->o->recompute || c->o->opt > 0)
+                recompute(g, t, c->o->recompute);
 }
 
 static void run_sweep(Graph *g, Arena *t, Ctx *c) { (void)t, (void)c; graph_sweep(g); }
@@ -48,7 +48,7 @@ static const Pass passes[] = {
         { "simplify",       ~0u,    0, run_simplify },
         { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
         { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
-        { "recompute",      STEP,   0, run_recompute },         /* where asked for; precision types the clones */
+        { "recompute",      STEP,   0, run_recompute },         /* precision types the clones */
         { "precision",      ~0u,    0, run_precision },
         { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
         { "fuse",           ~0u,    0, run_fuse },

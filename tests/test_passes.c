@@ -29,7 +29,7 @@ static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)ar
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
-static void run_recompute(Model *m, Arena *tmp, const char *arg) { (void)arg; recompute(m->graph, tmp); }
+static void run_recompute(Model *m, Arena *tmp, const char *arg) { recompute(m->graph, tmp, !arg || strcmp(arg, "free")); }
 static void run_materialize(Model *m, Arena *tmp, const char *arg) { (void)arg; materialize(m->graph, tmp); }
 
 static void run_order(Model *m, Arena *tmp, const char *arg)

@@ -269,57 +269,77 @@ TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&h
         }
 }
 
-/* A warp's fragments, whose corner is (row0, col0), to the tail.  A lane holds two
+/* How a warp's fragments, whose corner is (row0, col0), are cut into calls of the tail.  A lane holds two
  * neighbouring columns of each 8-column fragment; by trading with its quad over V/2
  * fragments it gets V neighbours, and a quad 4V. */
+template <class Tile, int V>
+struct TailCalls {
+        static constexpr int STEP = V < 2 ? 1 : V / 2;          /* fragments at a time */
+        static constexpr int PARTS = V < 2 ? 2 : 1;             /* calls that they take */
+        static constexpr int ACROSS = Tile::WN / 8 / STEP * 2 * PARTS, COUNT = Tile::WM / 16 * ACROSS;
+
+        /* Of call p: fragment row and column, upper or lower half, and for V 1 which of the two columns. */
+        static __device__ __forceinline__ constexpr int i(int p) { return p / ACROSS; }
+        static __device__ __forceinline__ constexpr int j(int p) { return p % ACROSS / (2 * PARTS) * STEP; }
+        static __device__ __forceinline__ constexpr int h(int p) { return p / PARTS % 2; }
+        static __device__ __forceinline__ constexpr int c(int p) { return p % PARTS; }
+
+        static __device__ __forceinline__ int row(int p) { return i(p) * 16 + h(p) * 8 + (threadIdx.x >> 2) % 8; }
+        static __device__ __forceinline__ int col(int p)
+        {
+                const int t = threadIdx.x & 3;
+                return V == 8 ? (j(p) + t) * 8 : V == 4 ? (j(p) + (t & 1)) * 8 + (t >> 1) * 4 : j(p) * 8 + t * 2 + c(p);
+        }
+        static __device__ __forceinline__ void values(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int p,
+                                                      float (&v)[V])
+        {
+                float x[STEP][2];
+#pragma unroll
+                for (int f = 0; f < STEP; f++) {
+                        x[f][0] = acc[i(p)][j(p) + f][2 * h(p)];
+                        x[f][1] = acc[i(p)][j(p) + f][2 * h(p) + 1];
+                }
+                if constexpr (V == 8) {
+                        float lo[4], hi[4];
+                        lanes_join<1>(lo, x[0], x[1]);
+                        lanes_join<1>(hi, x[2], x[3]);
+                        lanes_join<2>(v, lo, hi);
+                } else if constexpr (V == 4) {
+                        lanes_join<1>(v, x[0], x[1]);
+                } else {
+#pragma unroll
+                        for (int k = 0; k < V; k++)
+                                v[k] = x[0][c(p) + k];
+                }
+        }
+};
+
+/* A warp's fragments to the tail, whose reads run a few calls ahead of its stores. */
 template <class Tile, class Tail>
 TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
                       const Tail &tail)
 {
         constexpr int MOST = Tile::WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
-        constexpr int STEP = V < 2 ? 1 : V / 2;         /* fragments at a time */
-        const int lane = threadIdx.x & 31, t = lane & 3;
+        typedef TailCalls<Tile, V> Calls;
+        typedef TailReads<Tail, V> Reads;
+        constexpr int FIT = Reads::N ? 6 / Reads::N : 1, AHEAD = FIT < 1 ? 1 : FIT > 4 ? 4 : FIT;
+        Reads reads[AHEAD];
 
 #pragma unroll
-        for (int i = 0; i < Tile::WM / 16; i++)
-#pragma unroll
-                for (int j = 0; j < Tile::WN / 8; j += STEP)
-#pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                                const int row = row0 + i * 16 + h * 8 + (lane >> 2);
-                                float x[STEP][2];
-#pragma unroll
-                                for (int f = 0; f < STEP; f++) {
-                                        x[f][0] = acc[i][j + f][2 * h];
-                                        x[f][1] = acc[i][j + f][2 * h + 1];
-                                }
-                                if constexpr (V == 8) {
-                                        float lo[4], hi[4], v[8];
-                                        lanes_join<1>(lo, x[0], x[1]);
-                                        lanes_join<1>(hi, x[2], x[3]);
-                                        lanes_join<2>(v, lo, hi);
-                                        const int col = col0 + (j + t) * 8;
-                                        if (row < M && col < N)
-                                                tail(row, col, v);
-                                } else if constexpr (V == 4) {
-                                        float v[4];
-                                        lanes_join<1>(v, x[0], x[1]);
-                                        const int col = col0 + (j + (t & 1)) * 8 + (t >> 1) * 4;
-                                        if (row < M && col < N)
-                                                tail(row, col, v);
-                                } else {
-#pragma unroll
-                                        for (int c = 0; c < 2; c += V) {
-                                                const int col = col0 + j * 8 + t * 2 + c;
-                                                float v[V];
-#pragma unroll
-                                                for (int k = 0; k < V; k++)
-                                                        v[k] = x[0][c + k];
-                                                if (row < M && col < N)
-                                                        tail(row, col, v);
-                                        }
-                                }
-                        }
+        for (int p = 0; p < Calls::COUNT + AHEAD; p++) {
+                if (p >= AHEAD) {
+                        const int q = p - AHEAD, row = row0 + Calls::row(q), col = col0 + Calls::col(q);
+                        float v[V];
+                        Calls::values(acc, q, v);
+                        if (row < M && col < N)
+                                reads[q % AHEAD].call(tail, row, col, v);
+                }
+                if (p < Calls::COUNT) {
+                        const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
+                        if (row < M && col < N)
+                                reads[p % AHEAD].get(tail, row, col);
+                }
+        }
 }
 
 /* ---- 16-bit: tensor cores ------------------------------------------------ */

@@ -118,6 +118,61 @@ TGC_DEV void store(T *p, const float (&v)[V])
         }
 }
 
+/* V neighbouring elements as they lie in memory: a load that is under way. */
+template <int V, class T>
+struct Raw {
+        static constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T), N = V * (int)sizeof(T) / BYTES;
+        typename Chunk<BYTES>::T c[N];
+
+        __device__ __forceinline__ void get(const T *p)
+        {
+                TGC_ACCESS(p, V * sizeof(T));
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        c[i] = ((const typename Chunk<BYTES>::T *)p)[i];
+        }
+        /* Every STRIDE-th element from FIRST on. */
+        template <int FIRST, int STRIDE>
+        __device__ __forceinline__ void floats(float (&v)[V / STRIDE]) const
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                        union { typename Chunk<BYTES>::T c; T t[BYTES / sizeof(T)]; } u = { c[i] };
+#pragma unroll
+                        for (int j = 0; j < V / N; j++)
+                                if (i * (V / N) + j >= FIRST && (i * (V / N) + j - FIRST) % STRIDE == 0)
+                                        v[(i * (V / N) + j - FIRST) / STRIDE] = to_float(u.t[j]);
+                }
+        }
+};
+
+/* Some tails can start their reads before their values are there:
+ *
+ *      template <int V> struct In;                             what was read; READS: how many times 16 bytes at V = 8
+ *      get(int row, int col, In<V> &)                          starts the reads
+ *      (int row, int col, float (&v)[V], const In<V> &)        the rest
+ *
+ * TailReads serves both kinds. */
+template <class> struct Exists { typedef void T; };
+
+template <class Tail, int V, class = void>
+struct TailReads {
+        static constexpr int N = 0;
+        __device__ __forceinline__ void get(const Tail &, int, int) {}
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const { tail(row, col, v); }
+};
+
+template <class Tail, int V>
+struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
+        static constexpr int N = Tail::READS;
+        typename Tail::template In<V> in;
+        __device__ __forceinline__ void get(const Tail &tail, int row, int col) { tail.get(row, col, in); }
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const
+        {
+                tail(row, col, v, in);
+        }
+};
+
 /* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
 TGC_DEV float warp_sum(float x)
 {

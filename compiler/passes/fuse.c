@@ -346,6 +346,36 @@ static void place_member(Fuse *f, Ref r, int level)
         }
 }
 
+/* A value that recompute made again: an equal one stands before it.  It is computed where it is read. */
+static bool is_again(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        if (n->n_in != 1 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST)
+                return false;
+        for (Ref s = n->in[0] + 1; s < r; s++)
+                if (g->node[s].op == n->op && g->node[s].n_in == 1 && g->node[s].in[0] == n->in[0] &&
+                    shape_eq(&g->node[s].type, &n->type))
+                        return true;
+        return false;
+}
+
+/* Inputs of r that wait for their reader go where it went. */
+static void adopt(Fuse *f, Ref r, int level)
+{
+        Graph *g = f->g;
+        for (int i = 0; i < NODE(g, r)->n_in; i++) {
+                Ref b = NODE(g, r)->in[i];
+                Gr *k = &f->gr[NODE(g, r)->group];
+                if (NODE(g, b)->group || !is_member(g, b))
+                        continue;
+                if (k->members < MAX_MEMBERS && b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
+                    (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type) : fits(&NODE(g, b)->type, k->n)))
+                        enter(f, b, NODE(g, r)->group);
+                else
+                        place_member(f, b, level);
+        }
+}
+
 /* A map whose every member lies in the domain of the anchor's input becomes its head. */
 static void take_heads(Fuse *f, Ref r)
 {
@@ -498,7 +528,10 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
                 if (is_member(g, r)) {
+                        if (level && is_again(g, r))
+                                continue;
                         place_member(&f, r, level);
+                        adopt(&f, r, level);
                 } else if (x->op == OP_ITEM) {
                         x->group = NODE(g, x->in[0])->group;
                 } else if (c != CLASS_LEAF && c != CLASS_VIEW && !is_virtual(g, r)) {
@@ -507,6 +540,9 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                                 take_heads(&f, r);
                 }
         }
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (is_member(g, r) && !NODE(g, r)->group)
+                        place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
                 if (NODE(g, r)->op == OP_MATMUL && matvec_m(g, r))
                         take_norm(&f, r);

@@ -5,9 +5,10 @@
  *      %dw = matmul %dd, %a (backward)       ->      %a.9 = gelu %u            just before its first backward reader
  *                                                    %dw = matmul %dd, %a.9
  *
- * Cheap are elementwise ops and norms: they run at the speed of memory, and what
- * they read is kept anyway, or cheap itself.  Chosen by --recompute: it trades a
- * few percent of time for the memory of one activation per op and layer. */
+ * Free is a function of one value that only elementwise gradients read, when that value is
+ * read by them as well (SwiGLU's silu): always done.  Cheap are elementwise ops and norms: they run at
+ * the speed of memory, and what they read is kept anyway, or cheap itself.  Chosen by --recompute: it
+ * trades a few percent of time for the memory of one activation per op and layer. */
 #include "../compiler.h"
 #include <string.h>
 
@@ -56,14 +57,26 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return n;
 }
 
-void recompute(Graph *g, Arena *tmp)
+/* For each node before the seed: is it read after it, by elementwise ops alone? */
+static void readers(const Graph *g, Ref seed, bool *by_map, bool *by_other)
 {
+        for (Ref r = seed; r < g->n_nodes; r++)
+                for (int i = 0; i < NODE(g, r)->n_in; i++)
+                        (op_info[NODE(g, r)->op].cls == CLASS_MAP ? by_map : by_other)[NODE(g, r)->in[i]] = true;
+        for (int i = 0; i < g->n_out; i++)
+                by_other[g->out[i].ref] = true;
+}
+
+void recompute(Graph *g, Arena *tmp, bool all)
+{
+        bool *by_map = arena_alloc(tmp, (size_t)g->n_nodes), *by_other = arena_alloc(tmp, (size_t)g->n_nodes);
         Ctx c = { 0, arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)), arena_alloc(tmp, (size_t)g->n_nodes) };
         for (Ref r = 1; r < g->n_nodes && !c.seed; r++)
                 if (NODE(g, r)->op == OP_SHARE)
                         c.seed = r;
         if (!c.seed)
                 return;
+        readers(g, c.seed, by_map, by_other);
         for (Ref r = 1; r < c.seed; r++) {
                 /* a sum that joins the residual stream is kept: all later layers hang on it */
                 const Node *n = NODE(g, r);
@@ -73,6 +86,9 @@ void recompute(Graph *g, Arena *tmp)
                         c.cheap[r] = false;
                 if (op_info[n->op].cls == CLASS_VIEW && n->n_in && !c.cheap[n->in[0]])
                         c.cheap[r] = false;
+                if (!all)
+                        c.cheap[r] &= op_info[n->op].cls == CLASS_MAP && n->n_in == 1 && by_map[r] && !by_other[r]
+                                      && by_map[n->in[0]];
         }
         graph_rebuild(g, visit, &c);
         graph_sweep(g);

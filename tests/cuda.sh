@@ -7,7 +7,8 @@
 #   memory    a session leaves device memory as it was, to the byte, and the runtime's other tests on the GPU
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
 #
-# TGC names another binary.  Parts: cuda.sh BUILD PART...
+# TGC names another binary.  Parts: cuda.sh BUILD PART...; each by itself, or `data` by program (data_test_infer),
+# fits in ten minutes.
 build=$1
 shift
 parts=${*:-kernels check data memory sanitize}
@@ -24,7 +25,9 @@ try() { # NAME COMMAND...
         local name=$1 log
         log=$out/$(echo "$1" | tr ' /' '__').log
         shift
-        if ! timeout -k 5 "${LIMIT:-200}" "$@" > "$log" 2>&1; then
+        # a test program's own lines as they come: where time runs out they tell what was done
+        timeout -k 5 "${LIMIT:-200}" "$@" 2>&1 | tee "$log" | sed -u -n -E 's/^(ok|not ok|skip) /        &/p'
+        if [ "${PIPESTATUS[0]}" -ne 0 ]; then
                 bad "$name" "$log"
         elif grep -q '^skip ' "$log" && ! grep -q '^ok ' "$log"; then
                 skip "$name" "$(sed -n 's/^skip //p' "$log" | head -1)"         # nothing in it ran
@@ -77,10 +80,10 @@ check() {
 data() {
         local d=../shared/data
         if [ ! -d $d ]; then skip data "../shared/data is absent"; return; fi
-        for t in test_infer test_infer_models test_infer_vectors "test_train pytorch"; do
-                set -- $t
+        for t in ${*:-test_infer test_infer_models test_infer_vectors test_experts test_train:pytorch}; do
+                set -- ${t/:/ }
                 [ -x "$build/tests/$1" ] || { skip "data $1" "not built"; continue; }
-                TGC=$tgc TGC_TEST_DEVICE=cuda LIMIT=900 try "data $t" "$build/tests/$1" $2
+                TGC=$tgc TGC_TEST_DEVICE=cuda LIMIT=550 try "data $t" "$build/tests/$1" $2
         done
 }
 
@@ -102,6 +105,8 @@ sanitize() {
         done
 }
 
-for p in $parts; do $p; done
+for p in $parts; do
+        case $p in data_*) data "${p#data_}" ;; *) $p ;; esac
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

@@ -79,12 +79,32 @@ typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } S
 
 typedef struct Work { Dim elems; int size; const char *keep; } Work;    /* scratch between launches of one group; keep: its name, lives on, starts as zeros */
 
-typedef struct Launch {
-        const char *kernel;
+/* What a launch does with an argument.  Of a concat's storage a launch may write some parts
+ * alone: columns lo to hi; hi 0: any of it. */
+typedef struct Use { bool written; int64_t lo, hi; } Use;
+
+/* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
+typedef struct Piece {
+        const char *title, *include;    /* header without its ending */
+        const char *decl, *body;        /* struct of arguments and functors; of the entry point */
         const char *grid;               /* text of the manifest's EXPR */
-        Slot       *arg;
+        int         threads, smem, min_blocks, n_args;
+        bool        waits;              /* the task calls pdl_wait */
+        bool        fast;               /* 16-bit arguments: fast functions will do */
+        double      flops, bytes;       /* of one launch at the program's largest sizes */
+        const char *where;              /* the ops fused into it, and their lines */
+        const char *reads, *writes;     /* names, for people */
+        const char **type, **name;      /* [n_args] of the arguments after rt, as C */
+} Piece;
+
+typedef struct Launch {
+        const char *kernel;             /* its name, once kernels_name gave it one */
+        const char *grid;
+        Slot       *arg;                /* those of all pieces, in order */
+        Use        *use;
         int         n_args;
-        int         group;
+        Piece     **piece;              /* equal ones stand together */
+        int         n_pieces;
 } Launch;
 
 typedef struct Kernel {
@@ -93,8 +113,9 @@ typedef struct Kernel {
         int         threads, smem, n_args;
         bool        early;              /* waits for the launch before it by itself */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
-        const char *where;              /* the ops merged into it, and their lines */
-        const char *grid, *reads, *writes;      /* of its first launch, for people */
+        Piece     **piece;
+        int         n_pieces;
+        const char *grid;               /* of its first launch, for people */
         const char *used;               /* "step 12, decode 24": launches by program */
         int         n_now;              /* launches of the program being written */
 } Kernel;
@@ -126,13 +147,15 @@ typedef struct Emit {
 typedef struct Args {
         Slot        slot[64];
         const char *name[64], *type[64];
-        bool        written[64];
+        Use         use[64];
         int         n;
 } Args;
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write);             /* name of the storage of base in the struct */
+const char *arg_part(Emit *e, Args *a, Ref part, Ref base);             /* base is written where part lies, no more */
 const char *arg_grad(Emit *e, Args *a, Ref param);
-const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
+const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);       /* read and written */
+const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);       /* read only */
 int   work_new(Emit *e, Dim elems, int size);
 int   work_keep(Emit *e, Dim elems, int size, const char *name);
 /* A constant integer that differs between layers: read from memory, so that their kernels are equal. */
@@ -163,7 +186,7 @@ Build build_start(Emit *e, const Group *gr, const char *include, const char *tit
 void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
 void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
-void  build_end(Build *b, const char *grid);    /* interns the kernel, adds the launch */
+void  build_end(Build *b, const char *grid);    /* adds the launch */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
 void  build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
 bool  is_cuda(const Emit *e);
@@ -171,6 +194,16 @@ const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
 const char *dim_c(Emit *e, Dim d);      /* C text: constants, B and T */
 const char *dim_grid(Emit *e, Dim d);   /* manifest text */
+
+/* ---- entry.c: pieces to entry points, and the kernels' texts ---- */
+
+Module *module_new(Arena *a, int target);
+int64_t grid_count(const char *expr);                    /* blocks; -1: they depend on B or T */
+bool    piece_equal(const Piece *a, const Piece *b);
+void    kernels_name(Emit *e);                           /* every launch gets a kernel, equal texts the same one */
+void    module_text(const Module *m, Text *kernels, Text *source);
+void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
+void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */
 
 /* ---- functor.c: heads and tails as text, CUDA and C ---- */
 
@@ -204,10 +237,6 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt);         /* gradi
 /* ---- program.c: a graph to one program of a module ---- */
 
 typedef struct Layout Layout;           /* element offsets of parameters, see program.c */
-Module *module_new(Arena *a, int target);
-void    module_text(const Module *m, Text *kernels, Text *source);
-void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
-void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */
 
 /* ---- memory.c ---- */
 

@@ -272,7 +272,7 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 if (!f->f->head && r == f->f->root && NODE(g, r)->op == OP_ITEM)
                         t = acc.t;
                 f_index_of(f, &t, acc.stride, acc.off, f->dom[d].n, ix);
-                *ptr = f_member(f, arg_of(f->e, f->a, acc.base, true));
+                *ptr = f_member(f, arg_part(f->e, f->a, r, acc.base));
                 *dt = NODE(g, acc.base)->type.dt;
         }
 }

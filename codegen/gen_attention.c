@@ -316,7 +316,7 @@ static void backward(Emit *e, const Group *gr)
                 describe(&t, &b, NULL);
                 d = operand(e, &b, t.n->in[5]);
                 const char *lse = plain_arg(e, &b, t.n->in[4]);
-                w = arg_work(e, &b.args, work, "float", "delta");
+                w = arg_done(e, &b.args, work, "float", "delta");
                 b.threads = rows[r].threads;
                 b.min_blocks = rows[r].minb;
                 b.smem = smem_of(r, (int)t.D);

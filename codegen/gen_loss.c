@@ -27,9 +27,10 @@ typedef struct Loss {
         bool first;
 } Loss;
 
-static const char *scratch_arg(Loss *l, Build *b)
+/* The chunk's logits, then their gradient: written, or only read. */
+static const char *scratch_arg(Loss *l, Build *b, bool write)
 {
-        return arg_work(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
+        return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
 
 /* A tail that stores to `to` (element text) or adds to it. */
@@ -121,7 +122,7 @@ static void logits(Loss *l)
         Build b = build_start(e, l->gr, "matmul", "linear_ce_logits");
         mat_of(e, &b, l->x, 0, &x);
         mat_of(e, &b, l->w, 0, &w);
-        const char *s = scratch_arg(l, &b);
+        const char *s = scratch_arg(l, &b, true);
         if (l->bias) {
                 Access ba;
                 access_of(e->g, e->place, l->bias, &ba);
@@ -167,7 +168,7 @@ static void losses(Loss *l, bool grad)
         Emit *e = l->e;
         bool cuda = is_cuda(e);
         Build b = build_start(e, l->gr, "cross_entropy", grad ? "linear_ce_both" : "linear_ce_loss");
-        const char *s = scratch_arg(l, &b), *targets = plain_arg(e, &b, l->targets);
+        const char *s = scratch_arg(l, &b, true), *targets = plain_arg(e, &b, l->targets);
         const char *lse = arg_work(e, &b.args, l->lse, "float", "lse");
         const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
         int th = l->V >= 8192 ? 1024 : 256;
@@ -232,7 +233,7 @@ static void grad_x(Loss *l)
         Emit *e = l->e;
         Mat w;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dx");
-        const char *s = scratch_arg(l, &b), *dx;
+        const char *s = scratch_arg(l, &b, false), *dx;
         DType out = NODE(e->g, l->dx)->type.dt;
         mat_of(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
@@ -287,7 +288,7 @@ static void grad_w(Loss *l, int index)
         Mat x;
         const char *flag;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
-        const char *s = scratch_arg(l, &b);
+        const char *s = scratch_arg(l, &b, false);
         mat_of(e, &b, l->x, 0, &x);
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
@@ -303,7 +304,7 @@ static void grad_bias(Loss *l, int index)
         const char *flag;
         bool cuda = is_cuda(e);
         Build b = build_start(e, l->gr, cuda ? "columns" : "rows", "linear_ce_dbias");
-        const char *s = scratch_arg(l, &b), *to = sum_target(l, &b, l->db, index, &flag);
+        const char *s = scratch_arg(l, &b, false), *to = sum_target(l, &b, l->db, index, &flag);
         sum_tail(l, &b, to, flag, 0, 0);
         fix_maxv(&b, 1);
         if (cuda) {

@@ -246,7 +246,7 @@ static void matmul(Emit *e, const Group *gr)
                                         dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
                 Build r = build_start(e, gr, "matmul", "matmul_sum");
                 text_free(&b.decl);
-                ws = arg_work(e, &r.args, work, "float", "parts");
+                ws = arg_done(e, &r.args, work, "float", "parts");
                 tail = build_functor(&r, &gr->tail[0], "tail");
                 r.threads = 256;
                 build_line(&r, "\1_tail tail = { a };");

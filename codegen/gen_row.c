@@ -92,7 +92,7 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
 static void add_parts(Emit *e, const Group *gr, int work, const char *parts, const Functor *tail, const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
-        const char *w = arg_work(e, &b.args, work, "float", "partial");
+        const char *w = arg_done(e, &b.args, work, "float", "partial");
         build_functor(&b, tail, "tail");
         if (is_cuda(e)) {
                 b.threads = 256;

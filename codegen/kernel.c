@@ -1,7 +1,6 @@
-/* kernel.c: kernels under construction: arguments, text, and finding equal ones.
+/* kernel.c: kernels under construction: their arguments and their text.
  *
- * A kernel's text does not contain its name but \1, so that the kernels of equal
- * layers are equal texts and become one. */
+ * The text does not contain the kernel's name but \1; entry.c gives names. */
 #include "codegen.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -13,14 +12,6 @@ const char *c_type(DType dt)
 {
         static const char *const name[N_DT] = { "float", "bf16", "f16", "int" };
         return name[dt];
-}
-
-Module *module_new(Arena *a, int target)
-{
-        Module *m = arena_alloc(a, sizeof *m);
-        m->arena = a;
-        m->target = target;
-        return m;
 }
 
 /* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
@@ -101,13 +92,23 @@ const char *dim_grid(Emit *e, Dim d)
 
 /* ---- arguments ---------------------------------------------------------- */
 
-static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const char *name, bool write)
+/* How a use is known after one more of the same storage: writes of parts add up to the columns
+ * from the first to the last of them; with any other use it may be all of the storage. */
+static void use_join(Use *u, Use more)
+{
+        bool parts = u->written && u->hi && more.written && more.hi;
+        u->lo = !parts ? 0 : more.lo < u->lo ? more.lo : u->lo;
+        u->hi = !parts ? 0 : more.hi > u->hi ? more.hi : u->hi;
+        u->written |= more.written;
+}
+
+static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const char *name, Use use)
 {
         char unique[64];
         for (int i = 0; i < a->n; i++)
                 if (a->slot[i].kind == s.kind && a->slot[i].id == s.id &&
                     (s.kind != SLOT_ARENA || !strcmp(a->slot[i].arena, s.arena))) {
-                        a->written[i] |= write;
+                        use_join(&a->use[i], use);
                         return a->name[i];
                 }
         if (a->n == 64) {
@@ -123,35 +124,63 @@ static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const cha
         a->slot[a->n] = s;
         a->type[a->n] = type;
         a->name[a->n] = arena_str(e->tmp, unique);
-        a->written[a->n] = write;
+        a->use[a->n] = use;
         return a->name[a->n++];
 }
+
+static const Use reads = { 0 }, writes = { .written = true };
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
         return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
-                       short_name(e, base), write);
+                       short_name(e, base), write ? writes : reads);
+}
+
+const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
+{
+        Use use = writes;
+        const Place *p = &e->place[part];
+        if (p->whole == base) {                 /* not a part of a part: that may be all of it */
+                const Type *t = &NODE(e->g, part)->type;
+                const Node *w = NODE(e->g, base);
+                use.lo = use.hi = p->at;
+                for (int i = 0; i < w->n_in; i++) {
+                        Ref v = w->in[i];
+                        while (NODE(e->g, v)->op == OP_RESHAPE)
+                                v = NODE(e->g, v)->in[0];
+                        t = &NODE(e->g, w->in[i])->type;
+                        if (v == part)
+                                use.hi = use.lo + t->dim[t->rank - 1].n;
+                }
+        }
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
+                       short_name(e, base), use);
 }
 
 const char *arg_grad(Emit *e, Args *a, Ref param)
 {
         return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, "float",
-                       arena_fmt(e->tmp, "d_%s", short_name(e, param)), true);
+                       arena_fmt(e->tmp, "d_%s", short_name(e, param)), writes);
 }
 
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, true);
+        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, writes);
+}
+
+const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, reads);
 }
 
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_ARENA, .arena = arena }, type, name, true);
+        return arg_add(e, a, (Slot){ .kind = SLOT_ARENA, .arena = arena }, type, name, writes);
 }
 
 const char *arg_int(Emit *e, Args *a, int value, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, false);
+        return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, reads);
 }
 
 int work_new(Emit *e, Dim elems, int size)
@@ -249,118 +278,55 @@ static const char *arg_names(Build *b, bool written)
 {
         Text t = { 0 };
         for (int i = 0; i < b->args.n; i++)
-                if (b->args.written[i] == written)
+                if (b->args.use[i].written == written)
                         text_add(&t, "%s%s", t.n ? ", " : "", b->args.name[i]);
         const char *s = arena_str(b->e->m->arena, t.s ? t.s : "");
         text_free(&t);
         return s;
 }
 
-/* On the GPU every kernel is started before the one before it has ended, and waits for that
- * itself (pdl_wait in ptx.cuh), each block before it touches memory that another kernel
- * writes: so the kernel before that one has ended too, and copies and events, which wait for
- * a whole kernel, mean what they did. */
-static bool is_early(const Emit *e) { return is_cuda(e); }
-
-/* One token: the kernel after comes as soon as all blocks of this one run (pdl_launch), and
- * loads weights meanwhile.  Otherwise only when they have ended: blocks that wait beside
- * running ones are spread unevenly, which made a training step of the character model
- * 0.76 to 1.19 ms on an H100, against 0.66. */
-static bool calls_next(const Emit *e) { return is_early(e) && e->g->sizes.v[SYM_T] == 1; }
-
-static const char *intern(Build *b, const char *text, const char *grid)
+/* The struct of arguments, then the functors. */
+static const char *decl_text(Build *b)
 {
-        Module *m = b->e->m;
-        for (int i = 0; i < m->n_kernels; i++)
-                if (!strcmp(m->kernel[i].text, text)) {
-                        m->kernel[i].n_now++;
-                        return m->kernel[i].name;
-                }
-        if (m->n_kernels == m->cap) {
-                int cap = m->cap ? m->cap * 2 : 64;
-                Kernel *k = arena_alloc(m->arena, (size_t)cap * sizeof *k);
-                if (m->n_kernels)
-                        memcpy(k, m->kernel, (size_t)m->n_kernels * sizeof *k);
-                m->kernel = k;
-                m->cap = cap;
+        const Args *a = &b->args;
+        bool cuda = is_cuda(b->e);
+        Text t = { 0 };
+        text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
+        for (int i = 0; i < a->n; i++)
+                text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ", a->type[i], a->name[i]);
+        text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
+        if (b->decl.s)
+                text_put(&t, b->decl.s, b->decl.n);
+        const char *s = arena_str(b->e->m->arena, t.s);
+        text_free(&t);
+        return s;
+}
+
+static Piece *piece_of(Build *b, const char *grid)
+{
+        Arena *m = b->e->m->arena;
+        const Args *a = &b->args;
+        Piece *p = arena_alloc(m, sizeof *p);
+        *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
+                      .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
+                      .smem = b->smem, .min_blocks = b->min_blocks, .n_args = a->n, .waits = b->waits,
+                      .flops = b->flops, .bytes = b->bytes, .where = where_text(b->e, b->gr),
+                      .reads = arg_names(b, false), .writes = arg_names(b, true) };
+        p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
+        p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
+        for (int i = 0; i < a->n; i++) {
+                p->fast |= !strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16");
+                p->type[i] = arena_fmt(m, "%s%s", a->use[i].written ? "" : "const ", a->type[i]);
+                p->name[i] = arena_str(m, a->name[i]);
         }
-        Kernel *k = &m->kernel[m->n_kernels];
-        k->name = arena_fmt(m->arena, "k%d_%s", m->n_kernels, b->title);
-        k->title = arena_str(m->arena, b->title);
-        k->text = arena_str(m->arena, text);
-        k->threads = b->threads;
-        k->smem = b->smem;
-        k->n_args = b->args.n + 1;
-        k->early = is_early(b->e);
-        k->flops = b->flops;
-        k->bytes = b->bytes;
-        k->where = where_text(b->e, b->gr);
-        k->grid = arena_str(m->arena, grid);
-        k->reads = arg_names(b, false);
-        k->writes = arg_names(b, true);
-        k->used = "";
-        k->n_now = 1;
-        m->n_kernels++;
-        return k->name;
+        return p;
 }
 
 void build_end(Build *b, const char *grid)
 {
         Emit *e = b->e;
-        bool cuda = is_cuda(e);
-        Args *a = &b->args;
-        Text t = { 0 };
-        for (int i = 0; cuda && i < a->n; i++)
-                if (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16")) {
-                        text_add(&t, "#define TGC_FAST_MATH 1\n");
-                        break;
-                }
-        text_add(&t,
-                 cuda ? "#include \"%s.cuh\"\n#include \"tail.cuh\"\n\n"
-                      : "#include \"cpu_%s.h\"\n#include \"cpu_tail.h\"\n\n",
-                 b->include);
-        if (is_early(e))
-                text_add(&t, "#include \"ptx.cuh\"\n\n");
-        text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
-        for (int i = 0; i < a->n; i++)
-                text_add(&t, "        %s%s *%s;\n", a->written[i] ? "" : "const ", a->type[i], a->name[i]);
-        text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
-        if (b->decl.s)
-                text_put(&t, b->decl.s, b->decl.n);
-        if (cuda) {
-                text_add(&t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n\1(const Rt *rt", b->threads,
-                         b->min_blocks);
-                for (int i = 0; i < a->n; i++)
-                        text_add(&t, ", %s%s *%s", a->written[i] ? "" : "const ", a->type[i], a->name[i]);
-                text_add(&t, ")\n{\n        const \1_args a = { rt");
-                for (int i = 0; i < a->n; i++)
-                        text_add(&t, ", %s", a->name[i]);
-                text_add(&t, " };\n        const int tile = (int)blockIdx.x;\n");
-                if (b->smem)
-                        text_add(&t, "        TGC_SMEM(smem);\n");
-                if (calls_next(e))
-                        text_add(&t, "        pdl_launch();\n");
-                if (is_early(e) && !b->waits)
-                        text_add(&t, "        pdl_wait();\n");
-        } else {
-                text_add(&t, "void \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt");
-                for (int i = 0; i < a->n; i++)
-                        text_add(&t, ", arg[%d]", i + 1);
-                text_add(&t, " };\n");
-        }
-        for (int i = SYM_B; i <= SYM_T; i++) {
-                int64_t known = e->g->sizes.v[i];
-                if (known)
-                        text_add(&t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i], (long long)known,
-                                 "BT"[i]);
-                else
-                        text_add(&t, "        const int %c = rt->%c;\n        (void)%c;\n", "BT"[i], "BT"[i], "BT"[i]);
-        }
-        text_add(&t, "%s", b->body.s ? b->body.s : "");
-        text_add(&t, "}\n");
-        if (cuda)
-                text_add(&t, "TGC_KERNEL(\1, %d)\n", a->n + 1);
-
+        Arena *m = e->m->arena;
+        const Args *a = &b->args;
         if (e->n_launch == e->cap_launch) {
                 e->cap_launch = e->cap_launch ? e->cap_launch * 2 : 256;
                 e->launch = realloc(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
@@ -368,94 +334,13 @@ void build_end(Build *b, const char *grid)
                         abort();
         }
         Launch *l = &e->launch[e->n_launch++];
-        l->kernel = intern(b, t.s, grid);
-        l->grid = arena_str(e->m->arena, grid);
-        l->n_args = a->n;
-        l->arg = arena_alloc(e->m->arena, (size_t)(a->n + 1) * sizeof *l->arg);
+        *l = (Launch){ .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };
+        l->arg = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->arg);
+        l->use = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->use);
         memcpy(l->arg, a->slot, (size_t)a->n * sizeof *l->arg);
-        l->group = b->gr ? b->gr->id : 0;
-        text_free(&t);
+        memcpy(l->use, a->use, (size_t)a->n * sizeof *l->use);
+        l->piece = arena_alloc(m, sizeof(Piece *));
+        l->piece[0] = piece_of(b, l->grid);
         text_free(&b->decl);
         text_free(&b->body);
-}
-
-void module_count(Module *m, const char *program)
-{
-        for (int i = 0; i < m->n_kernels; i++) {
-                Kernel *k = &m->kernel[i];
-                if (k->n_now)
-                        k->used = arena_fmt(m->arena, "%s%s%s %d", k->used, *k->used ? ", " : "", program, k->n_now);
-                k->n_now = 0;
-        }
-}
-
-void module_fused(const Module *m, Text *out)
-{
-        for (int i = 0; i < m->n_kernels; i++) {
-                const Kernel *k = &m->kernel[i];
-                text_add(out, "kernel %s\n", k->name);
-                for (const char *s = k->where; *s; ) {
-                        size_t n = strcspn(s, "\n"), tab = strcspn(s, "\t");
-                        if (tab < n)
-                                text_add(out, "    %-84.*s %.*s\n", (int)tab, s, (int)(n - tab - 1), s + tab + 1);
-                        else
-                                text_add(out, "    %.*s\n", (int)n, s);
-                        s += n + (s[n] == '\n');
-                }
-                if (m->target == TARGET_CUDA)
-                        text_add(out, "    launch  grid %s, %d threads, %d bytes shared\n", k->grid, k->threads,
-                                 k->smem);
-                text_add(out, "    reads   %s\n    writes  %s\n", k->reads, k->writes);
-                text_add(out, "    work    %.4g MB moved, %.4g MFLOP", k->bytes / 1e6, k->flops / 1e6);
-                if (k->bytes > 0)
-                        text_add(out, " (%.3g FLOP a byte)", k->flops / k->bytes);
-                text_add(out, "\n    used    %s\n\n", k->used);
-        }
-}
-
-/* The source with names put in. */
-static void put_named(Text *out, const char *text, const char *name)
-{
-        for (const char *p; (p = strchr(text, '\1')); text = p + 1) {
-                text_put(out, text, (size_t)(p - text));
-                text_add(out, "%s", name);
-        }
-        text_add(out, "%s", text);
-}
-
-enum { CPU_UNITS = 4 };
-
-void module_text(const Module *m, Text *kernels, Text *source)
-{
-        for (int i = 0; i < m->n_kernels; i++) {
-                const Kernel *k = &m->kernel[i];
-                if (m->target == TARGET_CUDA)
-                        text_add(kernels, "kernel %s unit %s", k->name, k->name);
-                else
-                        text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
-                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem,
-                         k->n_args, k->flops, k->bytes, k->title);
-                if (k->early)
-                        text_add(kernels, "early %s\n", k->name);
-        }
-        for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
-                bool open = false;
-                for (int i = 0; i < m->n_kernels; i++) {
-                        const Kernel *k = &m->kernel[i];
-                        if (m->target == TARGET_CUDA ? i != u : i % CPU_UNITS != u)
-                                continue;
-                        if (!open && m->target == TARGET_CUDA)
-                                text_add(source, "//@ unit %s\n", k->name);
-                        else if (!open)
-                                text_add(source, "//@ unit cpu%d\n", u);
-                        open = true;
-                        for (const char *s = k->where; *s; ) {
-                                size_t n = strcspn(s, "\n");
-                                text_add(source, "// %.*s\n", (int)n, s);
-                                s += n + (s[n] == '\n');
-                        }
-                        put_named(source, k->text, k->name);
-                        text_add(source, "\n");
-                }
-        }
 }

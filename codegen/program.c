@@ -406,8 +406,9 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                 gen_group(&e, &e.groups[i]);
                 arena_clear(e.tmp);
         }
-        module_count(m, name);
         int64_t total = plan_memory(&e, a, &b, &n);
+        kernels_name(&e);
+        module_count(m, name);
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
         text_add(out, "program %s B %d T %d\n", name, B, T);
@@ -434,8 +435,9 @@ void program_update(Module *m, Shared *sh, DType dt, Text *out)
         int n;
         g->sizes = (Sizes){ { 1, 1, 1 } };
         gen_update(&e, sh->n_train, sh->n_decay, dt);
-        module_count(m, "update");
         int64_t total = plan_memory(&e, a, &b, &n);
+        kernels_name(&e);
+        module_count(m, "update");
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
         text_add(out, "program update B 1 T 1\n");

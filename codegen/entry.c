@@ -1,0 +1,425 @@
+/* entry.c: pieces to entry points; equal ones become one kernel; the kernels' texts.
+ *
+ * A kernel of one piece gives its blocks to it.  One of several picks the piece, and of equal
+ * pieces the arguments, by the block's number:
+ *
+ *      k3(const Rt *rt, float *p0_y, const float *p0_x, float *p1_sum, ..., float *p2_sum, ...)
+ *              if (block < 128) {                      piece 0
+ *                      const k3_0_args a = { rt, p0_y, p0_x };
+ *                      const int tile = block;
+ *                      ...
+ *              } else if (block < 128 + 2 * 12) {      pieces 1 and 2, which are equal
+ *
+ * Nothing here knows a kernel's name: texts hold \1 in its place, so that the kernels of equal
+ * layers are equal texts. */
+#include "codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+Module *module_new(Arena *a, int target)
+{
+        Module *m = arena_alloc(a, sizeof *m);
+        m->arena = a;
+        m->target = target;
+        return m;
+}
+
+bool piece_equal(const Piece *a, const Piece *b)
+{
+        return !strcmp(a->decl, b->decl) && !strcmp(a->body, b->body) && !strcmp(a->include, b->include) &&
+               !strcmp(a->grid, b->grid) && a->threads == b->threads && a->smem == b->smem &&
+               a->min_blocks == b->min_blocks && a->fast == b->fast;
+}
+
+/* A product of factors in the manifest's EXPR; -1 where it depends on B or T. */
+static int64_t product(const char **s)
+{
+        int64_t x = 1;
+        for (;; ++*s) {
+                int64_t f = 0;
+                if (!strncmp(*s, "ceil(", 5)) {
+                        *s += 5;
+                        int64_t over = product(s), by = **s == '/' ? strtoll(*s + 1, (char **)s, 10) : 0;
+                        if (over < 0 || by < 1)
+                                return -1;
+                        f = (over + by - 1) / by;
+                        ++*s;                   /* ) */
+                } else {
+                        char *end;
+                        f = strtoll(*s, &end, 10);
+                        if (end == *s)
+                                return -1;
+                        *s = end;
+                }
+                x *= f;
+                if (**s != '*')
+                        return x;
+        }
+}
+
+int64_t grid_count(const char *expr) { return product(&expr); }
+
+/* How many pieces from i on are equal. */
+static int run_of(Piece *const *p, int n, int i)
+{
+        int k = 1;
+        while (i + k < n && piece_equal(p[i], p[i + k]))
+                k++;
+        return k;
+}
+
+/* ---- entry points -------------------------------------------------------- */
+
+/* On the GPU every kernel is started before the one before it has ended, and waits for that
+ * itself (pdl_wait in ptx.cuh), each block before it touches memory that another kernel
+ * writes: so the kernel before that one has ended too, and copies and events, which wait for
+ * a whole kernel, mean what they did. */
+static bool is_early(const Emit *e) { return is_cuda(e); }
+
+/* One token: the kernel after comes as soon as all blocks of this one run (pdl_launch), and
+ * loads weights meanwhile.  Otherwise only when they have ended: blocks that wait beside
+ * running ones are spread unevenly, which made a training step of the character model
+ * 0.76 to 1.19 ms on an H100, against 0.66. */
+static bool calls_next(const Emit *e) { return is_early(e) && e->g->sizes.v[SYM_T] == 1; }
+
+/* text with \1 as `to`, and every line that is not empty indented. */
+static void put_as(Text *out, const char *text, const char *to, const char *indent)
+{
+        for (bool start = true; *text; text++) {
+                if (start && *text != '\n')
+                        text_add(out, "%s", indent);
+                start = *text == '\n';
+                if (*text == '\1')
+                        text_add(out, "%s", to);
+                else
+                        text_put(out, text, 1);
+        }
+}
+
+static void put_sizes(const Emit *e, Text *t)
+{
+        for (int i = SYM_B; i <= SYM_T; i++) {
+                int64_t known = e->g->sizes.v[i];
+                if (known)
+                        text_add(t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i], (long long)known,
+                                 "BT"[i]);
+                else
+                        text_add(t, "        const int %c = rt->%c;\n        (void)%c;\n", "BT"[i], "BT"[i], "BT"[i]);
+        }
+}
+
+static void put_includes(const Emit *e, const Launch *l, Text *t)
+{
+        bool cuda = is_cuda(e);
+        if (cuda && l->piece[0]->fast)
+                text_add(t, "#define TGC_FAST_MATH 1\n");
+        for (int i = 0; i < l->n_pieces; i++) {
+                bool seen = false;
+                for (int j = 0; j < i; j++)
+                        seen |= !strcmp(l->piece[i]->include, l->piece[j]->include);
+                if (!seen)
+                        text_add(t, cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n", l->piece[i]->include);
+        }
+        text_add(t, cuda ? "#include \"tail.cuh\"\n\n" : "#include \"cpu_tail.h\"\n\n");
+        if (is_early(e))
+                text_add(t, "#include \"ptx.cuh\"\n\n");
+}
+
+/* `extern "C" ... \1(const Rt *rt, ...` and the opening brace.  The names of several pieces'
+ * arguments get the piece's number. */
+static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
+{
+        text_add(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n\1(const Rt *rt", threads, min_blocks);
+        for (int i = 0; i < l->n_pieces; i++)
+                for (int k = 0; k < l->piece[i]->n_args; k++)
+                        if (l->n_pieces == 1)
+                                text_add(t, ", %s *%s", l->piece[i]->type[k], l->piece[i]->name[k]);
+                        else
+                                text_add(t, ", %s *p%d_%s", l->piece[i]->type[k], i, l->piece[i]->name[k]);
+        text_add(t, ")\n{\n");
+}
+
+static void put_args(const Launch *l, int i, Text *t)
+{
+        text_add(t, "{ rt");
+        for (int k = 0; k < l->piece[i]->n_args; k++)
+                if (l->n_pieces == 1)
+                        text_add(t, ", %s", l->piece[i]->name[k]);
+                else
+                        text_add(t, ", p%d_%s", i, l->piece[i]->name[k]);
+        text_add(t, " }");
+}
+
+static void put_waits(const Emit *e, bool waits, Text *t)
+{
+        if (calls_next(e))
+                text_add(t, "        pdl_launch();\n");
+        if (is_early(e) && !waits)
+                text_add(t, "        pdl_wait();\n");
+}
+
+static void entry_one(const Emit *e, const Launch *l, Text *t)
+{
+        const Piece *p = l->piece[0];
+        text_add(t, "%s", p->decl);
+        if (is_cuda(e)) {
+                put_head(l, p->threads, p->min_blocks, t);
+                text_add(t, "        const \1_args a = ");
+                put_args(l, 0, t);
+                text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
+                if (p->smem)
+                        text_add(t, "        TGC_SMEM(smem);\n");
+                put_waits(e, p->waits, t);
+        } else {
+                text_add(t, "void \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt");
+                for (int i = 0; i < p->n_args; i++)
+                        text_add(t, ", arg[%d]", i + 1);
+                text_add(t, " };\n");
+        }
+        put_sizes(e, t);
+        text_add(t, "%s}\n", p->body);
+}
+
+/* The blocks from `first` on of n equal pieces from piece i on. */
+static void put_branch(const Launch *l, int i, int n, int64_t first, int threads, Text *t)
+{
+        const Piece *p = l->piece[i];
+        int64_t each = grid_count(p->grid);
+        char own[16];
+        snprintf(own, sizeof own, "\1_%d", i);
+        text_add(t, "if (block < %lld) {%s%s\n", (long long)(first + n * each), "       // ", p->title);
+        if (p->threads < threads)
+                text_add(t, "                TGC_SURPLUS(%d);\n", p->threads);
+        if (n == 1) {
+                text_add(t, "                const int tile = block - %lld;\n                const %s_args a = ",
+                         (long long)first, own);
+                put_args(l, i, t);
+                text_add(t, ";\n");
+        } else {
+                text_add(t, "                const int which = (block - %lld) / %lld, tile = (block - %lld) %% %lld;\n"
+                            "                %s_args a = ", (long long)first, (long long)each, (long long)first,
+                         (long long)each, own);
+                put_args(l, i, t);
+                text_add(t, ";\n");
+                for (int k = 1; k < n; k++) {
+                        text_add(t, "                if (which == %d)\n                        a = ", k);
+                        put_args(l, i + k, t);
+                        text_add(t, ";\n");
+                }
+        }
+        put_as(t, p->body, own, "        ");
+        text_add(t, "        }");
+}
+
+static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
+{
+        int64_t first = 0;
+        char own[16];
+        int min_blocks = l->piece[0]->min_blocks;
+        for (int i = 0, n; i < l->n_pieces; i += n) {
+                n = run_of(l->piece, l->n_pieces, i);
+                snprintf(own, sizeof own, "\1_%d", i);
+                put_as(t, l->piece[i]->decl, own, "");
+                if (l->piece[i]->min_blocks < min_blocks)
+                        min_blocks = l->piece[i]->min_blocks;
+        }
+        put_head(l, k->threads, min_blocks, t);
+        text_add(t, "        const int block = (int)blockIdx.x;\n");
+        if (k->smem)
+                text_add(t, "        TGC_SMEM(smem);\n");
+        put_waits(e, false, t);
+        put_sizes(e, t);
+        text_add(t, "        ");
+        for (int i = 0, n; i < l->n_pieces; i += n) {
+                n = run_of(l->piece, l->n_pieces, i);
+                put_branch(l, i, n, first, k->threads, t);
+                first += n * grid_count(l->piece[i]->grid);
+                text_add(t, i + n < l->n_pieces ? " else " : "\n");
+        }
+        text_add(t, "}\n");
+}
+
+/* ---- kernels ------------------------------------------------------------- */
+
+/* "matmul + 2 colsum": what a kernel does. */
+static const char *title_of(Arena *a, const Launch *l)
+{
+        Text t = { 0 };
+        if (l->n_pieces == 1)
+                return l->piece[0]->title;
+        for (int i = 0; i < l->n_pieces; i++) {
+                int n = 0;
+                bool seen = false;
+                for (int j = 0; j < l->n_pieces; j++)
+                        if (!strcmp(l->piece[j]->title, l->piece[i]->title)) {
+                                seen |= j < i;
+                                n++;
+                        }
+                if (!seen && n > 1)
+                        text_add(&t, "%s%d %s", i ? " + " : "", n, l->piece[i]->title);
+                else if (!seen)
+                        text_add(&t, "%s%s", i ? " + " : "", l->piece[i]->title);
+        }
+        const char *s = arena_str(a, t.s);
+        text_free(&t);
+        return s;
+}
+
+static Kernel *kernel_new(Module *m)
+{
+        if (m->n_kernels == m->cap) {
+                int cap = m->cap ? m->cap * 2 : 64;
+                Kernel *k = arena_alloc(m->arena, (size_t)cap * sizeof *k);
+                if (m->n_kernels)
+                        memcpy(k, m->kernel, (size_t)m->n_kernels * sizeof *k);
+                m->kernel = k;
+                m->cap = cap;
+        }
+        return &m->kernel[m->n_kernels++];
+}
+
+static const char *intern(Module *m, const Kernel *k)
+{
+        for (int i = 0; i < m->n_kernels; i++)
+                if (!strcmp(m->kernel[i].text, k->text)) {
+                        m->kernel[i].n_now++;
+                        return m->kernel[i].name;
+                }
+        int number = m->n_kernels;
+        Kernel *to = kernel_new(m);
+        *to = *k;
+        to->name = k->n_pieces == 1 ? arena_fmt(m->arena, "k%d_%s", number, k->title)
+                                    : arena_fmt(m->arena, "k%d_%s_and_%d", number, k->piece[0]->title, k->n_pieces - 1);
+        to->text = arena_str(m->arena, k->text);
+        to->n_now = 1;
+        return to->name;
+}
+
+void kernels_name(Emit *e)
+{
+        Module *m = e->m;
+        for (int i = 0; i < e->n_launch; i++) {
+                Launch *l = &e->launch[i];
+                Text t = { 0 };
+                Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = is_early(e),
+                             .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "" };
+                for (int j = 0; j < l->n_pieces; j++) {
+                        const Piece *p = l->piece[j];
+                        k.threads = p->threads > k.threads ? p->threads : k.threads;
+                        k.smem = p->smem > k.smem ? p->smem : k.smem;
+                        k.flops += p->flops;
+                        k.bytes += p->bytes;
+                }
+                put_includes(e, l, &t);
+                if (l->n_pieces == 1)
+                        entry_one(e, l, &t);
+                else
+                        entry_many(e, l, &k, &t);
+                if (is_cuda(e))
+                        text_add(&t, "TGC_KERNEL(\1, %d)\n", k.n_args);
+                k.text = t.s;
+                l->kernel = intern(m, &k);
+                text_free(&t);
+        }
+}
+
+void module_count(Module *m, const char *program)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                Kernel *k = &m->kernel[i];
+                if (k->n_now)
+                        k->used = arena_fmt(m->arena, "%s%s%s %d", k->used, *k->used ? ", " : "", program, k->n_now);
+                k->n_now = 0;
+        }
+}
+
+/* ---- for people ---------------------------------------------------------- */
+
+static void piece_fused(const Piece *p, Text *out)
+{
+        for (const char *s = p->where; *s; ) {
+                size_t n = strcspn(s, "\n"), tab = strcspn(s, "\t");
+                if (tab < n)
+                        text_add(out, "    %-84.*s %.*s\n", (int)tab, s, (int)(n - tab - 1), s + tab + 1);
+                else
+                        text_add(out, "    %.*s\n", (int)n, s);
+                s += n + (s[n] == '\n');
+        }
+}
+
+static void piece_buffers(const Piece *p, Text *out)
+{
+        text_add(out, "    reads   %s\n    writes  %s\n", p->reads, p->writes);
+        text_add(out, "    work    %.4g MB moved, %.4g MFLOP", p->bytes / 1e6, p->flops / 1e6);
+        if (p->bytes > 0)
+                text_add(out, " (%.3g FLOP a byte)", p->flops / p->bytes);
+        text_add(out, "\n");
+}
+
+void module_fused(const Module *m, Text *out)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                const Kernel *k = &m->kernel[i];
+                text_add(out, "kernel %s\n", k->name);
+                for (int j = 0; j < k->n_pieces; j++) {
+                        const Piece *p = k->piece[j];
+                        if (k->n_pieces > 1)
+                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->grid, p->threads);
+                        piece_fused(p, out);
+                        if (k->n_pieces > 1)
+                                piece_buffers(p, out);
+                }
+                if (m->target == TARGET_CUDA)
+                        text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
+                                 k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
+                if (k->n_pieces == 1)
+                        piece_buffers(k->piece[0], out);
+                text_add(out, "%sused    %s\n\n", k->n_pieces > 1 ? "  " : "    ", k->used);
+        }
+}
+
+/* ---- for the plan -------------------------------------------------------- */
+
+enum { CPU_UNITS = 4 };
+
+/* The ops of all pieces, as comments; lines that the piece before has too but once. */
+static void put_comments(const Kernel *k, Text *source)
+{
+        for (int i = 0; i < k->n_pieces; i++)
+                for (const char *s = k->piece[i]->where; *s && !(i && !strcmp(s, k->piece[i - 1]->where)); ) {
+                        size_t n = strcspn(s, "\n");
+                        text_add(source, "// %.*s\n", (int)n, s);
+                        s += n + (s[n] == '\n');
+                }
+}
+
+void module_text(const Module *m, Text *kernels, Text *source)
+{
+        for (int i = 0; i < m->n_kernels; i++) {
+                const Kernel *k = &m->kernel[i];
+                if (m->target == TARGET_CUDA)
+                        text_add(kernels, "kernel %s unit %s", k->name, k->name);
+                else
+                        text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
+                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem,
+                         k->n_args, k->flops, k->bytes, k->title);
+                if (k->early)
+                        text_add(kernels, "early %s\n", k->name);
+        }
+        for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
+                bool open = false;
+                for (int i = 0; i < m->n_kernels; i++) {
+                        const Kernel *k = &m->kernel[i];
+                        if (m->target == TARGET_CUDA ? i != u : i % CPU_UNITS != u)
+                                continue;
+                        if (!open && m->target == TARGET_CUDA)
+                                text_add(source, "//@ unit %s\n", k->name);
+                        else if (!open)
+                                text_add(source, "//@ unit cpu%d\n", u);
+                        open = true;
+                        put_comments(k, source);
+                        put_as(source, k->text, k->name, "");
+                        text_add(source, "\n");
+                }
+        }
+}

@@ -224,10 +224,12 @@ static void forward(Emit *e, const Group *gr)
                 while (splits < 32 && blocks * splits < 264 && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
-                b.threads = 128;
-                b.smem = 4 * r * record * 4;
+                /* one row a block: many warps reach further into the cache at once than the first split; more
+                 * rows keep a warp busy with arithmetic, and more blocks serve better */
+                b.threads = r == 1 ? 512 : 128;
+                b.smem = b.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                text_add(&b.decl, "typedef AttDecode<%d, %d, 128> \1_tile;\n\n", r, splits);
+                text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n\n", r, splits, b.threads);
                 int64_t groups = t.K * ((per + r - 1) / r);
                 build_functor(&b, &gr->tail[0], "tail");
                 build_line(&b, "\1_tail tail = { a };");

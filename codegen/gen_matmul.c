@@ -126,10 +126,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 head = nh.before;
         }
         head.rows = DIM(M);
-        build_functor(b, &head, "head");
+        int minv = build_functor(b, &head, "head").minv, narrow = minv;
         if (gain)
-                build_functor(b, &nh.gain, "gain");
-        build_functor(b, &gr->tail[0], "tail");
+                narrow = build_functor(b, &nh.gain, "gain").minv;
+        narrow = narrow > minv ? narrow : minv;
+        minv = build_functor(b, &gr->tail[0], "tail").minv;
         b->flops = 2.0 * M * (double)N * (double)K;
         b->bytes += (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
@@ -148,7 +149,19 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         b->threads = 256;
         const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s);", norm, align, w.arg,
                                      w.ld, eps, gain ? ", \1_gain{ a }" : "");
-        if (tb) {
+        MatvecShort few = { 0 };
+        if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
+                few = matvec_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
+        if (few.rows) {
+                b->include = "matvec_short";
+                b->threads = few.threads;
+                b->smem = few.split > 1 ? few.smem : 0;
+                if (!b->smem)
+                        build_line(b, "char *const smem = nullptr;");
+                build_line(b, "matvec_short_task<%s, %lld, %lld, %d, %d, %d, %s", type, (long long)N, (long long)K,
+                           few.threads, few.rows, few.split, rest);
+                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
+        } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
                     split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
                 while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)

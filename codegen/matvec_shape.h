@@ -39,4 +39,38 @@ static inline int matvec_kn_smem(int M, int K, int threads, int cols)
         return (M * kc + 32 + threads / 32 * cols * M) * 4;
 }
 
+/* kernels/matvec_short.cuh: all of W under way at once. */
+typedef struct MatvecShort {
+        int rows, split;        /* template arguments; rows 0: not for this product */
+        int threads, cols, smem;
+} MatvecShort;
+
+/* minv: least width of the tail; sms: multiprocessors.  One block on each, so that the blocks of the next
+ * launch find room beside them: W takes at most 48 KB of a multiprocessor's registers. */
+static inline MatvecShort matvec_short(int esize, long N, int K, int align, int minv, int sms)
+{
+        MatvecShort s = { 0, 1, 0, 0, 0 };
+        int unit = align / esize, rows = 4, per;
+        long groups;
+
+        if (N * K * esize > 48L * 1024 * sms || K < 64)
+                return s;
+        while (s.split < 8 && (K + 32 * unit * s.split - 1) / (32 * unit * s.split) * unit > 32)
+                s.split *= 2;
+        per = (K + 32 * unit * s.split - 1) / (32 * unit * s.split);
+        if (per * unit > 32)
+                return s;
+        while (rows > minv && (N + rows - 1) / rows * s.split < 4L * sms)       /* a warp for each of its schedulers */
+                rows /= 2;
+        groups = (N + rows - 1) / rows;
+        groups = (groups + sms - 1) / sms;              /* of a block */
+        if (groups * s.split > 16)
+                return s;
+        s.rows = rows;
+        s.threads = (int)groups * s.split * 32;
+        s.cols = (int)groups * rows;
+        s.smem = s.threads / 32 * (rows + 3) * 4;
+        return s;
+}
+
 #endif

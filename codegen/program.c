@@ -93,10 +93,16 @@ static void find_stored(Emit *e)
 
 /* ---- memory -------------------------------------------------------------- */
 
-static Ref storage(Emit *e, Ref r)      /* parts of a concat lie in the whole */
+/* Parts of a concat lie in the whole; the token that was chosen, where the next step reads it. */
+static Ref storage(Emit *e, Ref r)
 {
         while (e->place[r].whole)
                 r = e->place[r].whole;
+        if (NODE(e->g, r)->op == OP_SAMPLE) {
+                Ref ids = graph_find(e->g, "ids");
+                if (ids && dim_eq(type_elems(&NODE(e->g, ids)->type), type_elems(&NODE(e->g, r)->type)))
+                        return ids;
+        }
         return r;
 }
 

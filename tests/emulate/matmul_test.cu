@@ -16,6 +16,7 @@
 #include <string.h>
 #include "expert.cuh"
 #include "matvec_shape.h"
+#include "matvec_short.cuh"
 
 /* ---- memory and launches of both kinds ------------------------------------ */
 
@@ -339,6 +340,23 @@ struct Weigh {
         }
 };
 
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
+struct ShortRun {
+        const T *w;
+        int ldw;
+        Give<HV> head;
+        Keep<V, MINV> tail;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                const Weigh<NORM> gain = { 1 };
+                if constexpr (NORM == NORM_NONE)
+                        matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail);
+                else
+                        matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail,
+                                                                                      gain);
+        }
+};
+
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct MatvecRun {
         const T *w;
@@ -359,6 +377,29 @@ struct MatvecRun {
                                                                                gain);
         }
 };
+
+template <class T, int M, int K, int NORM, bool ROWS_OF_W>
+static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name)
+{
+        double mean[M], scale[M];
+        for (int m = 0; m < M; m++) {
+                double sum = 0, square = 0;
+                for (int k = 0; k < K; k++)
+                        sum += x.at(m, k);
+                mean[m] = NORM == NORM_LAYER ? sum / K : 0;
+                for (int k = 0; k < K; k++)
+                        square += (x.at(m, k) - mean[m]) * (x.at(m, k) - mean[m]);
+                scale[m] = NORM == NORM_NONE ? 1 : 1 / sqrt(square / K + 1e-5);
+        }
+        /* float32 sums of K products of unit size: K/2^24 of their absolute sum at most */
+        return result_is(r, [&](int i, int j) {
+                double sum = 0;
+                for (int k = 0; k < K; k++)
+                        sum += ((x.at(i, k) - mean[i]) * scale[i] * (NORM == NORM_NONE ? 1 : gain_at(k)) + bias_at(NORM, k))
+                                * (ROWS_OF_W ? w.at(j, k) : w.at(k, j));
+                return sum;
+        }, (NORM == NORM_NONE ? 1 : 2) * 1e-5 * sqrt((double)K) + 1e-6, name);
+}
 
 /* SPLIT 0: matvec_kn_task with ROWS columns per block */
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V,
@@ -381,30 +422,38 @@ static void matvec_case()
                 report(s.unit == S::UNIT && s.flight == S::FLIGHT && s.kc == S::KC && s.cols == S::COLS
                        && s.smem == S::SMEM, "matvec_shape.h agrees with MatvecShapeOf");
         }
-        bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
-        double mean[M], scale[M];
-        for (int m = 0; m < M; m++) {
-                double sum = 0, square = 0;
-                for (int k = 0; k < K; k++)
-                        sum += x.at(m, k);
-                mean[m] = NORM == NORM_LAYER ? sum / K : 0;
-                for (int k = 0; k < K; k++)
-                        square += (x.at(m, k) - mean[m]) * (x.at(m, k) - mean[m]);
-                scale[m] = NORM == NORM_NONE ? 1 : 1 / sqrt(square / K + 1e-5);
-        }
-        /* float32 sums of K products of unit size: K/2^24 of their absolute sum at most */
-        ok = ok && result_is(r, [&](int i, int j) {
-                double sum = 0;
-                for (int k = 0; k < K; k++)
-                        sum += ((x.at(i, k) - mean[i]) * scale[i] * (NORM == NORM_NONE ? 1 : gain_at(k)) + bias_at(NORM, k))
-                                * (SPLIT ? w.at(j, k) : w.at(k, j));
-                return sum;
-        }, (NORM == NORM_NONE ? 1 : 2) * 1e-5 * sqrt((double)K) + 1e-6, name);
-        report(ok, name);
+        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
+        report(ok && matvec_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);
+}
+
+/* matvec_short_task with the shape the compiler would choose, for SMS multiprocessors */
+template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int V, int MINV, int THREADS, int ROWS, int SPLIT>
+static void short_case()
+{
+        char name[128];
+        const MatvecShort s = matvec_short((int)sizeof(T), N, K, ALIGN, MINV, SMS);
+        snprintf(name, sizeof name, "matvec_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(), N, K,
+                 THREADS, ROWS, SPLIT, NORM, ALIGN);
+        report(s.threads == THREADS && s.rows == ROWS && s.split == SPLIT, "matvec_short's choice");
+        Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
+        Matrix<float> x(1, K, K, false);
+        Result r(1, N);
+        ShortRun<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<V, MINV>(r) };
+        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
+        report(ok && matvec_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
 
 static void matvec_cases()
 {
+        short_case<bf16, 2304, 768, 132, NORM_LAYER, 16, 8, 8, 1, 160, 4, 1>();
+        short_case<bf16, 768, 3072, 132, NORM_RMS, 16, 8, 8, 2, 256, 4, 4>();
+        short_case<bf16, 101, 2000, 16, NORM_LAYER, 16, 4, 1, 1, 256, 2, 2>();
+        short_case<bf16, 40, 4000, 8, NORM_LAYER, 16, 8, 4, 1, 256, 4, 4>();
+        short_case<f16, 96, 288, 7, NORM_LAYER, 16, 8, 2, 2, 224, 2, 1>();
+        short_case<bf16, 34, 768, 132, NORM_NONE, 16, 8, 2, 1, 32, 1, 1>();
+        short_case<float, 66, 1026, 10, NORM_LAYER, 8, 2, 2, 2, 256, 2, 2>();
+        short_case<bf16, 9, 101, 9, NORM_RMS, 2, 1, 1, 1, 32, 1, 1>();
+
         matvec_case<bf16, 1, 136, 512, 128, 2, 1, NORM_RMS, 16, 8, 2, 2>();
         matvec_case<bf16, 1, 36, 2048, 128, 4, 1, NORM_LAYER, 16, 8, 8>();
         matvec_case<bf16, 1, 7, 1000, 128, 1, 4, NORM_RMS, 16, 4, 1>();

@@ -205,6 +205,10 @@ void    module_text(const Module *m, Text *kernels, Text *source);
 void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
 void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */
 
+/* ---- schedule.c: small launches that do not wait for each other become one ---- */
+
+void schedule_launches(Emit *e, Arena *a);
+
 /* ---- functor.c: heads and tails as text, CUDA and C ---- */
 
 void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorText *out);

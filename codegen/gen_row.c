@@ -73,9 +73,10 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(&b,
-                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (int)gridDim.x, %s, smem, head_x, head_dy, "
+                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, head_x, head_dy, "
                            "tail, (float *)0, (float *)0);",
-                           kind, (long long)x->n, th, rows, eps);
+                           kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
+                           rows_per_tile(x->n, th), eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(

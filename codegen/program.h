@@ -14,6 +14,7 @@ typedef struct Shared {
         int         n_params;
         int64_t     n_train, n_decay, n_all;
         int64_t     batch;
+        bool        merge;                              /* small launches of a training step, see schedule.c */
         int64_t     act_bytes, kv_bytes, keep_bytes;    /* arena sizes so far */
         struct { const char *name; int64_t offset, bytes; } keep[MAX_KEEP];
         int         n_keep;

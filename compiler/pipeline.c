@@ -411,6 +411,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                         continue;
                 }
                 lay_out(m->graph, &sh);
+                sh.merge = o->opt >= 1 && target == TARGET_CUDA;
                 sh.consts = out->consts;                /* one table of constants for both targets */
                 if (!out->manifest.s)
                         manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);

@@ -62,6 +62,7 @@ struct Block {
         void **args;
         uint3 idx, dim, grid;
         int n, ended;
+        int live, gone;                 /* threads that barriers count: all, or those TGC_SURPLUS left; others that ended */
         Thread *thread;                 /* [n] */
         Warp warp[32];
         unsigned ready;                 /* warps that have a ready lane */
@@ -217,7 +218,7 @@ inline int barrier(const char *what, int id, int expected, bool waits, int value
                 fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in a block of %d", t->number,
                      what, file_name(file), line, id, expected, b->n);
         Barrier *r = &b->barrier[id];
-        if (id == 0 && b->ended) {
+        if (id == 0 && b->ended > b->gone) {
                 int o = 0;
                 while (b->thread[o].state != ENDED)
                         o++;
@@ -337,12 +338,22 @@ inline void thread_end(Thread *t)
                         fail("thread %d ends while thread %d waits for it in %s at %s:%d", t->number, o->number,
                              o->what, file_name(o->file), o->line);
                 }
-        if (b->barrier[0].arrived)
+        if (t->number >= b->live)
+                b->gone++;
+        else if (b->barrier[0].arrived)
                 fail("divergent barrier: thread %d ends while others wait at %s:%d", t->number,
                      file_name(b->barrier[0].file), b->barrier[0].line);
         set_state(t, ENDED);
         w->ended |= 1u << t->lane;
         b->ended++;
+}
+
+/* Every thread of a block that keeps n threads comes here first; whether it is one too many. */
+inline bool surplus(int n)
+{
+        Thread *t = self();
+        t->block->live = n < t->block->n ? n : t->block->n;
+        return t->number >= n;
 }
 
 inline void kernel_call(const Kernel *k, void **args);
@@ -415,7 +426,8 @@ inline void fail_stuck(Block *b)
  * stacks from stacks_map), smem, smem_size and order. */
 inline void block_run(Block *b, char *stacks)
 {
-        b->ended = 0;
+        b->ended = b->gone = 0;
+        b->live = b->n;
         b->failed = false;
         b->ready = 0;
         memset(b->warp, 0, sizeof b->warp);

@@ -7,6 +7,7 @@
 
 #define TGC_ACCESS(p, bytes)        emu::check_access(__func__, p, bytes)
 #define TGC_SMEM(name)              char *name = emu::self()->block->smem
+#define TGC_SURPLUS(n)              if (emu::surplus(n)) return
 #define TGC_KERNEL(name, n_params)  static emu::Entry<n_params> emu_entry_##name(#name, name);
 
 EMU_NAMESPACE {

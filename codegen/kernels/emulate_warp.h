@@ -8,11 +8,11 @@
 
 TGC_DEV void __syncthreads(EMU_SITE)
 {
-        emu::barrier("__syncthreads", 0, emu::self()->block->n, true, 0, file, line);
+        emu::barrier("__syncthreads", 0, emu::self()->block->live, true, 0, file, line);
 }
 TGC_DEV int __syncthreads_count(int p, EMU_SITE)
 {
-        return emu::barrier("__syncthreads_count", 0, emu::self()->block->n, true, p != 0, file, line);
+        return emu::barrier("__syncthreads_count", 0, emu::self()->block->live, true, p != 0, file, line);
 }
 TGC_DEV int __syncthreads_or(int p, EMU_SITE)  { return __syncthreads_count(p, file, line) != 0; }
 TGC_DEV int __syncthreads_and(int p, EMU_SITE) { return __syncthreads_count(!p, file, line) == 0; }

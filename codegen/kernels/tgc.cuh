@@ -44,10 +44,13 @@ typedef __half f16;
 /* What an entry point writes, and the emulator redefines:
  * TGC_SMEM(smem) declares the block's dynamic shared memory, `char *smem`, the
  * only shared memory there is (kernels declare no __shared__ variables);
+ * TGC_SURPLUS(n) first in a block's work: threads from n on leave, and barriers no longer
+ * count them, as the hardware has it from sm_70 on;
  * TGC_KERNEL(k3, n) after the body of entry point k3 names it and its number of
  * pointer parameters to the emulator's launcher. */
 #ifndef TGC_EMULATE
 #define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
+#define TGC_SURPLUS(n) if ((int)threadIdx.x >= (n)) return
 #define TGC_KERNEL(name, n_params)
 #define TGC_ACCESS(p, bytes)            /* the emulator's check of alignment and bounds */
 #endif

@@ -1,0 +1,214 @@
+/* schedule.c: small launches that do not wait for each other become one.
+ *
+ * The launches of a training step on the GPU are a graph: one waits for those before it that
+ * write what it touches, or touch what it writes.  A level is the longest way to a launch.
+ * Launches that must be where they are, on the longest way through, make the teams; every other
+ * one (gradients of weights and biases, sums of parts: nothing waits for them but the update)
+ * joins the first team that it may join and has room, or waits till the end for others of its
+ * kind.  A team is one launch: entry.c lets the block's number choose what it does.
+ *
+ *      dx = dy W; dW parts = dy^T x          one launch
+ *      norm's gradient; sum of dW's parts    one launch
+ *
+ * It pays where launches are the time: a small model's step.  A launch that fills the GPU by
+ * itself stays alone, and so does one whose blocks B or T decide.
+ * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
+#include "codegen.h"
+#include <string.h>
+
+/* Blocks of a team: tiles, two a multiprocessor of the largest GPUs; light ones, eight.  A
+ * kernel with more shared memory than LIGHT_SMEM keeps tiles in registers, and is joined only by
+ * blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
+enum { TILE_BLOCKS = 264, LIGHT_BLOCKS = 1056, LIGHT_SMEM = 16 << 10, MOST_ARGS = 250 };
+
+typedef struct Team { int level, *member, n, blocks, args; } Team;
+
+typedef struct Steps {
+        Emit *e;
+        Arena *a;
+        int   n;
+        int  *early, *late, *level;     /* of each launch: first and last level it can have; the one it got, or -1 */
+        bool *waits;                    /* [i * n + j]: launch i waits for j */
+        Team *team;
+        int   n_teams;
+} Steps;
+
+/* ---- who waits for whom --------------------------------------------------- */
+
+static Ref storage(const Emit *e, Ref r)
+{
+        while (e->place && e->place[r].whole)
+                r = e->place[r].whole;
+        return r;
+}
+
+static bool same_storage(const Emit *e, const Slot *a, const Slot *b)
+{
+        if (a->kind != b->kind)
+                return false;
+        switch (a->kind) {
+        case SLOT_NODE: return storage(e, a->id) == storage(e, b->id);
+        case SLOT_GRAD: return a->id == b->id;
+        case SLOT_ARENA: return !strcmp(a->arena, b->arena);
+        case SLOT_WORK: {
+                const char *x = e->work[a->id].keep, *y = e->work[b->id].keep;
+                return a->id == b->id || (x && y && !strcmp(x, y));
+        }
+        default: return false;                  /* constants, and what the host wrote */
+        }
+}
+
+static bool apart(const Slot *a, const Use *x, const Slot *b, const Use *y)
+{
+        bool parts = a->id == b->id && x->written && y->written && x->hi && y->hi;
+        return parts && (x->hi <= y->lo || y->hi <= x->lo);
+}
+
+static bool must_wait(const Emit *e, const Launch *a, const Launch *b)
+{
+        for (int i = 0; i < a->n_args; i++)
+                for (int j = 0; j < b->n_args; j++)
+                        if ((a->use[i].written || b->use[j].written) && same_storage(e, &a->arg[i], &b->arg[j]) &&
+                            !apart(&a->arg[i], &a->use[i], &b->arg[j], &b->use[j]))
+                                return true;
+        return false;
+}
+
+static void find_levels(Steps *s)
+{
+        int last = 0;
+        for (int i = 0; i < s->n; i++)
+                for (int j = 0; j < i; j++) {
+                        s->waits[i * s->n + j] = must_wait(s->e, &s->e->launch[i], &s->e->launch[j]);
+                        if (s->waits[i * s->n + j] && s->early[j] >= s->early[i])
+                                s->early[i] = s->early[j] + 1;
+                        if (s->early[i] > last)
+                                last = s->early[i];
+                }
+        for (int i = s->n - 1; i >= 0; i--) {
+                s->late[i] = last;
+                s->level[i] = -1;
+                for (int k = i + 1; k < s->n; k++)
+                        if (s->waits[k * s->n + i] && s->late[k] <= s->late[i])
+                                s->late[i] = s->late[k] - 1;
+        }
+}
+
+/* ---- teams ---------------------------------------------------------------- */
+
+static bool is_light(const Piece *p) { return p->smem <= LIGHT_SMEM; }
+
+static bool may_join(const Launch *l)
+{
+        const Piece *p = l->piece[0];
+        int64_t blocks = grid_count(l->grid);
+        return !p->waits && blocks > 0 && blocks <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
+}
+
+/* fast: the one may use functions that the other may not. */
+static bool agree(const Piece *a, const Piece *b)
+{
+        return a->fast == b->fast && ((is_light(a) && is_light(b)) || a->threads == b->threads);
+}
+
+static bool has_room(const Steps *s, const Team *t, int i)
+{
+        const Launch *l = &s->e->launch[i];
+        bool light = is_light(l->piece[0]);
+        for (int k = 0; k < t->n; k++) {
+                const Launch *m = &s->e->launch[t->member[k]];
+                if (!may_join(m) || !agree(m->piece[0], l->piece[0]))
+                        return false;
+                light &= is_light(m->piece[0]);
+        }
+        return t->args + l->n_args <= MOST_ARGS &&
+               t->blocks + grid_count(l->grid) <= (light ? LIGHT_BLOCKS : TILE_BLOCKS);
+}
+
+/* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
+static void place(Steps *s, int i, int lo, int hi, int own)
+{
+        const Launch *l = &s->e->launch[i];
+        Team *t = NULL;
+        for (int v = lo; v <= hi && !t && may_join(l); v++)
+                for (int k = 0; k < s->n_teams && !t; k++)
+                        if (s->team[k].level == v && has_room(s, &s->team[k], i))
+                                t = &s->team[k];
+        if (!t) {
+                t = &s->team[s->n_teams++];
+                *t = (Team){ .level = own, .member = arena_alloc(s->a, (size_t)s->n * sizeof *t->member) };
+        }
+        t->member[t->n++] = i;
+        t->blocks += (int)grid_count(l->grid);
+        t->args += l->n_args;
+        s->level[i] = t->level;
+}
+
+static void make_teams(Steps *s)
+{
+        for (int i = 0; i < s->n; i++)
+                if (s->early[i] == s->late[i])
+                        place(s, i, s->early[i], s->early[i], s->early[i]);
+        for (int i = 0; i < s->n; i++) {
+                int first = 0;
+                if (s->level[i] >= 0)
+                        continue;
+                for (int j = 0; j < i; j++)
+                        if (s->waits[i * s->n + j] && s->level[j] >= first)
+                                first = s->level[j] + 1;
+                place(s, i, first, s->late[i], may_join(&s->e->launch[i]) ? s->late[i] : first);
+        }
+}
+
+/* ---- one launch of a team ------------------------------------------------- */
+
+static void add(Launch *to, const Launch *l)
+{
+        memcpy(to->arg + to->n_args, l->arg, (size_t)l->n_args * sizeof *l->arg);
+        memcpy(to->use + to->n_args, l->use, (size_t)l->n_args * sizeof *l->use);
+        to->n_args += l->n_args;
+        to->piece[to->n_pieces++] = l->piece[0];
+}
+
+static Launch merged(const Steps *s, const Team *t)
+{
+        const Launch *all = s->e->launch;
+        Arena *m = s->e->m->arena;
+        Launch to = { .grid = arena_fmt(m, "%d", t->blocks) };
+        bool *done = arena_alloc(s->a, (size_t)t->n);
+        if (t->n == 1)
+                return all[t->member[0]];
+        to.arg = arena_alloc(m, (size_t)t->args * sizeof *to.arg);
+        to.use = arena_alloc(m, (size_t)t->args * sizeof *to.use);
+        to.piece = arena_alloc(m, (size_t)t->n * sizeof *to.piece);
+        for (int i = 0; i < t->n; i++)
+                for (int k = i; k < t->n; k++)          /* with it, those equal to it */
+                        if (!done[k] && piece_equal(all[t->member[i]].piece[0], all[t->member[k]].piece[0])) {
+                                add(&to, &all[t->member[k]]);
+                                done[k] = true;
+                        }
+        return to;
+}
+
+void schedule_launches(Emit *e, Arena *a)
+{
+        size_t n = (size_t)e->n_launch;
+        Steps s = { .e = e, .a = a, .n = e->n_launch };
+        int last = 0, k = 0;
+        s.early = arena_alloc(a, n * sizeof *s.early);
+        s.late = arena_alloc(a, n * sizeof *s.late);
+        s.level = arena_alloc(a, n * sizeof *s.level);
+        s.waits = arena_alloc(a, n * n * sizeof *s.waits);
+        s.team = arena_alloc(a, n * sizeof *s.team);
+        find_levels(&s);
+        make_teams(&s);
+        Launch *to = arena_alloc(a, n * sizeof *to);
+        for (int i = 0; i < s.n_teams; i++)
+                last = s.team[i].level > last ? s.team[i].level : last;
+        for (int v = 0; v <= last; v++)
+                for (int i = 0; i < s.n_teams; i++)
+                        if (s.team[i].level == v)
+                                to[k++] = merged(&s, &s.team[i]);
+        memcpy(e->launch, to, (size_t)k * sizeof *to);
+        e->n_launch = k;
+}

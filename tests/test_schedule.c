@@ -1,0 +1,107 @@
+/* test_schedule.c: which launches schedule.c puts together, as text.
+ *
+ * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
+ * `N!` (written) or `dN` (added to gradient N).  Launches stand in the order of a program. */
+#include "test.h"
+#include <stdlib.h>
+#include "codegen/codegen.h"
+
+enum { MOST = 32 };
+
+static void add(Emit *e, const char *line)
+{
+        static char name[MOST][16];
+        char grid[32], args[80], *word, *rest;
+        int threads, smem;
+        CHECK(sscanf(line, "%15s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid, args) == 5);
+        Build b = build_start(e, NULL, "map", name[e->n_launch]);
+        b.threads = threads;
+        b.smem = smem;
+        for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+                int n = atoi(word + (*word == 'd'));
+                while (*word != 'd' && e->n_work <= n)
+                        work_new(e, DIM(1), 4);
+                if (*word == 'd')
+                        arg_grad(e, &b.args, n);
+                else
+                        (strchr(word, '!') ? arg_work : arg_done)(e, &b.args, n, "float", "x");
+        }
+        build_end(&b, grid);
+}
+
+static void expect(const char *program, const char *want)
+{
+        Arena *a = arena_new();
+        Graph *g = graph_new("schedule");
+        Emit e = { .m = module_new(a, TARGET_CUDA), .g = g, .tmp = a };
+        Text got = { 0 };
+        static char copy[2000];
+        for (int i = 0; i < 4; i++)
+                graph_leaf(g, OP_PARAM, type_of(DT_F32, 1, DIM(1)), &(Attr){ 0 }, (Loc){ 0 }, "p");
+        snprintf(copy, sizeof copy, "%s", program);
+        char *line, *rest;
+        for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+                add(&e, line);
+        schedule_launches(&e, a);
+        for (int i = 0; i < e.n_launch; i++) {
+                const Launch *l = &e.launch[i];
+                for (int k = 0; k < l->n_pieces; k++)
+                        text_add(&got, "%s%s", k ? "+" : "", l->piece[k]->title);
+                text_add(&got, " %s\n", l->grid);
+        }
+        CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
+        text_free(&got);
+        free(e.launch);
+        free(e.work);
+        graph_free(g);
+        arena_free(a);
+}
+
+TEST(a_chain_stays_as_it_is)
+{
+        expect("a 128 0 10 0!\nb 128 0 10 0 1!\nc 128 0 10 1 2!\n", "a 10\nb 10\nc 10\n");
+}
+
+TEST(what_nothing_waits_for_joins_the_next_level)
+{
+        expect("dy 128 0 8 0!\n"
+               "dx 128 17408 100 0 1!\n"
+               "dw 128 17408 100 0 2!\n"
+               "sum 256 0 4 2 d1\n"
+               "norm 128 256 8 1 3!\n"
+               "last 128 256 8 3 4!\n",
+               "dy 8\ndx+dw 200\nnorm+sum 12\nlast 8\n");
+}
+
+TEST(sums_without_company_gather_at_the_end)
+{
+        expect("dy 512 20000 8 0!\ns 128 0 4 0 d1\nx 512 20000 8 0 1!\nt 128 0 5 0 d2\ny 512 20000 8 1 2!\n",
+               "dy 8\nx 8\ny 8\ns+t 9\n");
+}
+
+/* Read after write, write after read, write after write. */
+TEST(order_is_kept)
+{
+        expect("a 128 0 1 0!\nb 128 0 1 0 1!\nc 128 0 1 0!\n", "a 1\nb 1\nc 1\n");
+        expect("a 128 0 1 d1 0!\nb 128 0 1 d1 1!\n", "a 1\nb 1\n");
+        expect("a 128 0 1 d1 0!\nb 128 0 1 d2 1!\n", "a+b 2\n");
+}
+
+TEST(tiles_are_joined_by_as_many_threads_only)
+{
+        expect("a 128 17408 9 0!\nb 256 17408 9 1!\nc 128 0 9 2!\nd 256 0 9 3!\n", "a+c 18\nb+d 18\n");
+}
+
+TEST(what_fills_the_gpu_stays_alone)
+{
+        expect("a 128 17408 200 0!\nb 128 17408 100 1!\nc 128 17408 60 2!\n", "a+c 260\nb 100\n");
+        expect("a 128 0 5000 0!\nb 128 0 1 1!\n", "a 5000\nb 1\n");
+        expect("a 128 0 1 0!\nb 128 0 ceil(B*T/64) 1!\nc 128 0 2*ceil(9/4) 2!\n", "a+c 7\nb ceil(B*T/64)\n");
+}
+
+TEST(equal_pieces_stand_together)
+{
+        expect("a 128 0 3 0!\nb 128 0 2 1!\na 128 0 3 2!\n", "a+a+b 8\n");
+}
+
+TEST_MAIN

@@ -408,6 +408,49 @@ static void expert(Emit *e, const Group *gr)
         }
 }
 
+/* A few slots, each with its expert's number. */
+static void expert_rows(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        const Type *wt = &NODE(g, n->in[1])->type;
+        long long N = wt->dim[1].n, K = wt->dim[2].n, mix = n->a.rows.mix, adiv = n->a.rows.adiv;
+        int parts = mix ? (int)mix : 1;
+        Dim rows = n->type.dim[0];
+        Access wa;
+        Build b = build_start(e, gr, "expert", "expert_rows");
+        access_of(g, e->place, n->in[1], &wa);
+        DType dt = NODE(g, wa.base)->type.dt;
+        const char *none = is_cuda(e) ? arena_fmt(e->tmp, "(const %s *)0", c_type(dt)) : "NULL";
+        const char *w = plain_arg(e, &b, n->in[1]), *ids = plain_arg(e, &b, n->in[2]);
+        const char *bias = n->a.rows.bias ? plain_arg(e, &b, n->in[3]) : none;
+        const char *gates = mix ? plain_arg(e, &b, n->in[n->n_in - 1]) : is_cuda(e) ? "(const float *)0" : "NULL";
+        double products = 2.0 * (double)dim_most(e, rows) * parts * (double)N * (double)K;
+        build_functor(&b, &gr->head[0], "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        b.flops += products;
+        b.bytes += products / 2 * dt_size[dt];
+        if (is_cuda(e)) {
+                int align = align_bytes(dt, 8, pow2_of(DIM(K))), split = 1, all = parts * (int)K;
+                MatvecShape s = matvec_shape(dt_size[dt], 1, all, 256, 2, 1, align);
+                while ((N + s.cols - 1) / s.cols * dim_most(e, rows) < 2 * SMS && split < 4 && all / (split * 2) >= 256)
+                        s = matvec_shape(dt_size[dt], 1, all, 256, 2, split *= 2, align);
+                b.threads = 256;
+                b.smem = s.smem;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "expert_rows_task<%s, %lld, %lld, 256, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
+                           "head, tail);", c_type(dt), N, K, split, adiv, mix, align, w, ids, bias, gates);
+                build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N, K), products,
+                               arena_fmt(e->tmp, "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
+                                         "%s, %s, %s, tile, &a, \1_head, \1_tail);", w, ty(dt), K, N * K, N, K, adiv, mix,
+                                         ids, bias, gates));
+                build_end(&b, "1");
+        }
+}
+
 /* dW_e: rows are the weight's first axis.  The kernel computes sum over slots of
  * y_row outer a_row, so for weights (E,K,N) the operands change places. */
 static void expert_grad(Emit *e, const Group *gr)
@@ -472,6 +515,7 @@ void gen_matmul(Emit *e, const Group *gr)
         case OP_MATMUL: matmul(e, gr); break;
         case OP_EXPERT_MATMUL: expert(e, gr); break;
         case OP_EXPERT_GRAD: expert_grad(e, gr); break;
+        case OP_EXPERT_ROWS: expert_rows(e, gr); break;
         default: gen_loss(e, gr);
         }
 }

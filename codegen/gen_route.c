@@ -25,6 +25,31 @@ static void topk(Emit *e, const Group *gr)
         }
 }
 
+static void route(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        long long k = n->a.route.k, E = x->n;
+        Ref idx = item_of(e, gr->anchor, 1);
+        const char *rows = dim_c(e, x->rows);
+        Build b = build_start(e, gr, "route", "route");
+        build_functor(&b, x, "head");
+        const char *v = arg_of(e, &b.args, gr->anchor, true);
+        const char *i = idx ? arg_of(e, &b.args, idx, true)
+                            : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(k)), 4), "int", "index");
+        if (is_cuda(e)) {
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "route_task<%lld, %lld, %s, 128>(%s, tile, head, a.%s, a.%s);", E, k,
+                           n->a.route.renorm ? "true" : "false", rows, v, i);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "route_task(%lld, %lld, %lld, a.%s, a.%s, tile, &a, \1_head);", E, k,
+                                         (long long)n->a.route.renorm, v, i));
+                build_end(&b, "1");
+        }
+}
+
 static void topk_grad(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -132,6 +157,7 @@ void gen_route(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_TOPK: topk(e, gr); break;
+        case OP_ROUTE: route(e, gr); break;
         case OP_TOPK_GRAD: topk_grad(e, gr); break;
         case OP_BUCKET: bucket(e, gr); break;
         case OP_SCATTER: scatter(e, gr); break;

@@ -66,6 +66,7 @@ void fuse_loss(Graph *g, Arena *tmp);           /* last linear + cross-entropy *
 void differentiate(Graph *g, Arena *tmp);
 void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
+void few_experts(Graph *g, Arena *tmp);
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
 void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */

@@ -215,6 +215,7 @@ static Run *const by_op[N_OPS] = {
         [OP_RMSNORM_BACK] = eval_norm_back, [OP_LAYERNORM_BACK] = eval_norm_back,
         [OP_CE] = eval_ce, [OP_CE_GRAD] = eval_ce,
         [OP_MATMUL] = eval_matmul, [OP_EXPERT_MATMUL] = eval_expert, [OP_EXPERT_GRAD] = eval_expert_grad,
+        [OP_EXPERT_ROWS] = eval_expert_rows,
         [OP_LINEAR_CE] = eval_linear_ce, [OP_LINEAR_CE_GRAD] = eval_linear_ce,
         [OP_SCATTER] = eval_scatter, [OP_COMBINE] = eval_combine,
 };

@@ -52,6 +52,7 @@ void eval_ce(Job *j);
 void eval_colsum(Job *j);
 void eval_matmul(Job *j);       /* eval_matmul.c */
 void eval_expert(Job *j);
+void eval_expert_rows(Job *j);
 void eval_expert_grad(Job *j);
 void eval_linear_ce(Job *j);
 void eval_attention(Job *j);    /* eval_attention.c */

@@ -80,6 +80,29 @@ void eval_expert(Job *j)
         }
 }
 
+/* a, w (E,N,K), ids [, bias] [, gates] -> rows by slot, or their sums by token. */
+void eval_expert_rows(Job *j)
+{
+        const Attr *at = &j->n->a;
+        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]), N = eval_last(j->e, &j->yt[0]);
+        const double *bias = at->rows.bias ? j->x[3]->v : NULL;
+        const double *gate = at->rows.mix ? j->x[at->rows.bias ? 4 : 3]->v : NULL;
+        for (int64_t s = 0; s < j->x[2]->n; s++) {
+                int64_t e = (int64_t)j->x[2]->v[s];
+                if (e < 0 || e >= E)
+                        error_at(j->n->loc, "%%%s: slot %lld chose expert %lld of %lld", j->n->name, (long long)s,
+                                 (long long)e, (long long)E);
+                const double *a = j->x[0]->v + s / at->rows.adiv * K, *w = j->x[1]->v + e * N * K;
+                double *y = j->y[0].v + (gate ? s / at->rows.mix : s) * N;
+                for (int64_t n = 0; n < N; n++) {
+                        double sum = bias ? bias[e * N + n] : 0;
+                        for (int64_t k = 0; k < K; k++)
+                                sum += a[k] * w[n * K + k];
+                        y[n] += gate ? gate[s] * sum : sum;
+                }
+        }
+}
+
 /* a, dy, perm, offs -> dw: the sum over an expert's slots of a^T dy. */
 void eval_expert_grad(Job *j)
 {

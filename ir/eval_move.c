@@ -99,9 +99,9 @@ void eval_scatter(Job *j)
 }
 
 /* The k largest of each row, descending, the lowest index first on a tie; NaN is last. */
-static void topk(Job *j)
+static void largest(Job *j, int64_t k)
 {
-        int64_t C = eval_last(j->e, j->xt[0]), k = j->n->a.k.k;
+        int64_t C = eval_last(j->e, j->xt[0]);
         for (int64_t r = 0; r < j->x[0]->n / C; r++) {
                 const double *x = j->x[0]->v + r * C;
                 double *val = j->y[0].v + r * k, *idx = j->y[1].v + r * k;
@@ -117,6 +117,24 @@ static void topk(Job *j)
                         val[i] = x[best];
                         idx[i] = (double)best;
                 }
+        }
+}
+
+static void topk(Job *j) { largest(j, j->n->a.k.k); }
+
+/* topk's choice, then the softmax of the row at what was chosen, over all of the row or over that. */
+static void route(Job *j)
+{
+        int64_t C = eval_last(j->e, j->xt[0]), k = j->n->a.route.k;
+        largest(j, k);
+        for (int64_t r = 0; r < j->x[0]->n / C; r++) {
+                const double *x = j->x[0]->v + r * C;
+                double *gate = j->y[0].v + r * k, top = gate[0], all = 0;
+                bool some = j->n->a.route.renorm;
+                for (int64_t i = 0; i < (some ? k : C); i++)
+                        all += exp((some ? gate : x)[i] - top);
+                for (int64_t i = 0; i < k; i++)
+                        gate[i] = exp(gate[i] - top) / all;
         }
 }
 
@@ -151,7 +169,7 @@ static void bucket(Job *j)
 
 void eval_route(Job *j)
 {
-        (j->n->op == OP_TOPK ? topk : j->n->op == OP_TOPK_GRAD ? topk_grad : bucket)(j);
+        (j->n->op == OP_TOPK ? topk : j->n->op == OP_ROUTE ? route : j->n->op == OP_TOPK_GRAD ? topk_grad : bucket)(j);
 }
 
 /* y (...,k,C) [, gate (...,k)] -> (...,C) */

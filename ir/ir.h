@@ -108,7 +108,7 @@ typedef struct Node Node;
 
 typedef enum {
         ATTR_NONE, ATTR_NUM, ATTR_DROP, ATTR_ROPE, ATTR_MM, ATTR_EXPERT, ATTR_ATT, ATTR_SLICE, ATTR_PERM,
-        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, N_ATTR
+        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, ATTR_ROUTE, ATTR_ROWS, N_ATTR
 } AttrKind;
 
 enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_VALUE };
@@ -130,6 +130,8 @@ typedef struct Attr {
                 struct { int64_t more; } accum;                 /* not the first contribution of this step */
                 struct { int64_t layer; } cache;
                 struct { int64_t both; } ce;
+                struct { int64_t k, renorm; } route;
+                struct { int64_t adiv, mix, bias; } rows;       /* slots of one row of a; slots summed to one row, 0: none */
         };
 } Attr;
 

@@ -292,6 +292,34 @@ int shape_expert(Graph *g, Node *n, Type *out)
         return 1;
 }
 
+/* a (P/adiv,K), w (E,N,K), ids (P), with bias=1 a bias (E,N), with mix gates (rows,mix):
+ * y_s = w[ids_s] a[s/adiv] + bias[ids_s], (P,N); with mix the sum of gate times y over each row's slots, (rows,N). */
+int shape_expert_rows(Graph *g, Node *n, Type *out)
+{
+        const Type *a = IN(0), *w = IN(1);
+        int64_t mix = n->a.rows.mix, adiv = n->a.rows.adiv;
+        int want = 3 + (n->a.rows.bias != 0) + (mix != 0), gates = want - 1;
+        char x[256], y[256];
+        need_inputs(n, want, want);
+        need_rank(g, n, 0, 2);
+        need_int(g, n, 2);
+        if (w->rank != 3 || a->rank != 2 || !dim_eq(last(a), w->dim[2]))
+                error_at(n->loc, "expert_rows: inner dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x),
+                         NAME(0), shape_text(w, y), NAME(1));
+        if (IN(2)->rank != 1 || adiv < 1 || adiv > 1 << 20 || !dim_eq(dim_mul(a->dim[0], DIM(adiv)), IN(2)->dim[0]))
+                error_at(n->loc, "expert_rows: %s of %%%s, %lld slots each, do not make %s", shape_text(a, x), NAME(0),
+                         (long long)adiv, shape_text(IN(2), y));
+        if (n->a.rows.bias && (IN(3)->rank != 2 || !dim_eq(IN(3)->dim[0], w->dim[0]) || !dim_eq(IN(3)->dim[1], w->dim[1])))
+                error_at(n->loc, "expert_rows: the bias %%%s is %s, weights are %s", NAME(3), shape_text(IN(3), x),
+                         shape_text(w, y));
+        if (mix && (mix < 0 || mix > 64 || adiv != 1 || IN(gates)->rank != 2 || !dim_eq(IN(gates)->dim[1], DIM(mix)) ||
+                    !dim_eq(dim_mul(IN(gates)->dim[0], DIM(mix)), IN(2)->dim[0])))
+                error_at(n->loc, "expert_rows: gates %%%s are %s, there are %s of %lld slots a row", NAME(gates),
+                         shape_text(IN(gates), x), shape_text(IN(2), y), (long long)mix);
+        out[0] = type_of(a->dt, 2, mix ? IN(gates)->dim[0] : IN(2)->dim[0], w->dim[1]);
+        return 1;
+}
+
 int shape_expert_grad(Graph *g, Node *n, Type *out)
 {
         need_rank(g, n, 0, 2);
@@ -520,6 +548,21 @@ int shape_topk(Graph *g, Node *n, Type *out)
         out[0] = *IN(0);
         out[0].dt = DT_F32;
         out[0].dim[out[0].rank - 1] = DIM(n->a.k.k);
+        out[1] = out[0];
+        out[1].dt = DT_I32;
+        return 2;
+}
+
+int shape_route(Graph *g, Node *n, Type *out)
+{
+        char a[256];
+        need_rank(g, n, 0, 1);
+        if (n->a.route.k < 1 || !dim_is_const(last(IN(0))) || n->a.route.k > last(IN(0)).n)
+                error_at(n->loc, "route: cannot choose %lld of %%%s %s", (long long)n->a.route.k, NAME(0),
+                         shape_text(IN(0), a));
+        out[0] = *IN(0);
+        out[0].dt = DT_F32;
+        out[0].dim[out[0].rank - 1] = DIM(n->a.route.k);
         out[1] = out[0];
         out[1].dt = DT_I32;
         return 2;

@@ -26,6 +26,7 @@ static void run_fuse_loss(Model *m, Arena *tmp, const char *arg) { (void)arg; fu
 static void run_differentiate(Model *m, Arena *tmp, const char *arg) { (void)arg; differentiate(m->graph, tmp); }
 static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss_grad(m->graph, tmp); }
 static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
+static void run_few_experts(Model *m, Arena *tmp, const char *arg) { (void)arg; few_experts(m->graph, tmp); }
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
@@ -55,6 +56,7 @@ static const Pass passes[] = {
         { "differentiate", true, 0, run_differentiate },
         { "fuse_loss_grad", true, 0, run_fuse_loss_grad },
         { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
+        { "few_experts", true, 0, run_few_experts },
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
         { "recompute", true, 0, run_recompute },
@@ -368,6 +370,7 @@ PASS(fuse_loss)
 PASS(differentiate)
 PASS(fuse_loss_grad)
 PASS(fuse_norm_grad)
+PASS(few_experts)
 PASS(cache_kv)
 PASS(precision)
 PASS(recompute)

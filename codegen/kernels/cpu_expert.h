@@ -108,4 +108,26 @@ TGC_INLINE void expert_matvec_task(int norm, float eps, Mat w, int E, long N, lo
                 tail(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + j, e);
 }
 
+/* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result is
+ * the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary tail. */
+TGC_INLINE long expert_rows_tiles(long rows, long N, long K) { return rows * matvec_tiles(N, K); }
+
+TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids, const void *bias,
+                                 const float *gates, long tile, const void *args, HeadFn *head, TailFn *tail)
+{
+        long parts = matvec_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : matvec_nt(K);
+        long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
+        float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX, sum[MATVEC_NT];
+        memset(sum, 0, sizeof sum);
+        for (long p = mix ? row * mix : row, end = p + (mix ? mix : 1); p < end; p++) {
+                float gate = mix ? gates[p] : 1.f;
+                matvec_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, head, NULL);
+                matvec_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
+                for (long j = 0; j < n; j++)
+                        sum[j] += gate * (y[j] + (bias ? ty_get(w.ty, bias, ids[p] * N + n0 + j) : 0.f));
+        }
+        for (long j = 0; j < n; j += TGC_SEG)
+                tail(args, row, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), sum + j);
+}
+
 #endif

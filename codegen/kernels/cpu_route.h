@@ -32,6 +32,19 @@ TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, cons
         }
 }
 
+/* topk_task's choice of logits, and its softmax over the row or, with renorm, over the choice. */
+TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row, const void *args, HeadFn *head)
+{
+        const float *v = tgc_scratch;
+        float *gate = gates + row * k, all = 0;
+        topk_task(N, k, gates, ids, row, args, head);
+        float top = gate[0];
+        for (long i = 0; i < (renorm ? k : N); i++)
+                all += expf((renorm ? gate[i] : v[i]) - top);
+        for (int j = 0; j < k; j++)
+                gate[j] = expf(gate[j] - top) / all;
+}
+
 /* Gradient: zeros but for head(row, j) at ids[row*k + j]; head is asked for one run of k
  * <= TGC_SEG. */
 TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args, HeadFn *head, TailFn *tail)

@@ -22,6 +22,11 @@
  *                                                                             head, tail)
  *              the same product for a few slots (decoding); w (E,N,K); the head's row is the row of a.
  *              P * ceil(N/cols) tiles, cols and shared memory as matvec_task's with M = 1.
+ *      expert_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile, smem, head, tail)
+ *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias (E,N) or null.
+ *              MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX k: row t of y is the sum of
+ *              its k slots, each by its gate (rows,k), as one product of k * K columns; rows * ceil(N/cols) tiles,
+ *              shared memory that of matvec_task's K = k * K.  An ordinary tail.
  *
  * ALIGN: as in matmul.cuh and matvec.cuh. */
 #ifndef TGC_EXPERT_CUH
@@ -150,8 +155,85 @@ TGC_DEV void expert_matvec_task(const T *w, const int *perm, const int *offs, in
         const int row = ADIV ? perm[p] / (ADIV ? ADIV : 1) : p;
         /* matvec_rows counts the tail's rows from `row`: row + (p - row) is p */
         const SlotTail<SCATTER, Tail> slot_tail = { tail, perm, p - row, e };
-        matvec_rows<T, 1, N, K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(w + (long)e * N * K, K, 0.f, row, tile % ACROSS,
-                                                                       smem, head, slot_tail);
+        const PlainRows<T, ROWS> at(w + (long)e * N * K, K, matvec_column<THREADS, ROWS, SPLIT>(tile % ACROSS), N);
+        matvec_rows<T, 1, N, K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, row, tile % ACROSS, smem, head,
+                                                                       slot_tail);
+}
+
+/* PARTS weights of K columns one after the other, as if each row had PARTS * K. */
+template <class T, int ROWS, int K, int PARTS>
+struct PartRows {
+        PlainRows<T, ROWS> row;
+        long skip[PARTS];               /* from k of the whole to k of the part's row */
+        __device__ __forceinline__ const T *at(int r, int k) const
+        {
+                long s = skip[0];
+#pragma unroll
+                for (int p = 1; p < PARTS; p++)
+                        s = k >= p * K ? skip[p] : s;
+                return row.at(r, k) + s;
+        }
+};
+
+/* x of a slot, or that of a row's MIX slots one after the other, weighted. */
+template <int K, int ADIV, int MIX, class Head>
+struct SlotHead {
+        static constexpr int MAXV = Head::MAXV, MINV = Head::MINV;
+        const Head &head;
+        const float *gates;             /* of the row */
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                if constexpr (MIX) {
+                        const int p = col / K;
+                        const float gate = gates[p];
+                        head(row * MIX + p, col - p * K, v);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] *= gate;
+                } else {
+                        head(row / ADIV, col, v);
+                }
+        }
+};
+
+/* Adds the experts' biases, (E,N) or null. */
+template <class T, int N, int PARTS, class Tail>
+struct BiasTail {
+        static constexpr int MAXV = Tail::MAXV, MINV = Tail::MINV;
+        const Tail &tail;
+        const T *bias;
+        const float *gates;             /* of the row; null: 1 */
+        const int *ids;                 /* of the parts */
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+#pragma unroll
+                for (int p = 0; p < PARTS && bias; p++) {
+                        float b[V];
+                        load<V>(b, bias + (long)ids[p] * N + col);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] += gates ? gates[p] * b[j] : b[j];
+                }
+                tail(row, col, v);
+        }
+};
+
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, int MIX, int ALIGN, class Head, class Tail>
+TGC_DEV void expert_rows_task(const T *w, const int *ids, const T *bias, const float *gates, int tile, char *smem,
+                              const Head &head, const Tail &tail)
+{
+        constexpr int COLS = THREADS / 32 / SPLIT * ROWS, ACROSS = (N + COLS - 1) / COLS, PARTS = MIX ? MIX : 1;
+        const int y = tile / ACROSS, across = tile % ACROSS;
+        PartRows<T, ROWS, K, PARTS> at = { PlainRows<T, ROWS>(w, K, matvec_column<THREADS, ROWS, SPLIT>(across), N) };
+        ids += y * PARTS;
+        gates = MIX ? gates + y * PARTS : nullptr;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++)
+                at.skip[p] = (long)ids[p] * N * K - p * K;
+        const SlotHead<K, ADIV, MIX, Head> slot_head = { head, gates };
+        const BiasTail<T, N, PARTS, Tail> bias_tail = { tail, bias, gates, ids };
+        matvec_rows<T, 1, N, PARTS * K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, y, across, smem, slot_head,
+                                                                              bias_tail);
 }
 
 #endif

@@ -244,24 +244,41 @@ struct Piece {
         }
 };
 
+/* Where a warp's ROWS rows of W lie.  A column beyond N reads the last row. */
+template <class T, int ROWS>
+struct PlainRows {
+        const T *row[ROWS];
+        __device__ __forceinline__ PlainRows(const T *w, long ldw, int col0, int N)
+        {
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                        row[r] = w + (col0 + r < N ? col0 + r : N - 1) * ldw;
+        }
+        __device__ __forceinline__ const T *at(int r, int k) const { return row[r] + k; }
+};
+
 /* One batch of W: FLIGHT steps of ROWS columns; k is this lane's first element. */
-template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN>
-TGC_DEV void batch_get(Piece<T, ALIGN> (&w)[FLIGHT][ROWS], const T *const (&row)[ROWS], int k)
+template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN, class Rows>
+TGC_DEV void batch_get(Piece<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
 {
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++)
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
                         if (WHOLE || k + f * STEP < K)
-                                w[f][r].get(row[r] + k + f * STEP);
+                                w[f][r].get(row.at(r, k + f * STEP));
                         else
                                 w[f][r].zero();
 }
 
-/* Rows row0 .. row0+M-1 of x by the tile's columns of W. */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
-          class Gain = NoGain>
-TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, char *smem,
+/* The first column of this warp in a tile. */
+template <int THREADS, int ROWS, int SPLIT>
+TGC_DEV int matvec_column(int tile) { return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS; }
+
+/* Rows row0 .. row0+M-1 of x by the tile's columns of W, whose rows lie at `row`. */
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Rows, class Head,
+          class Tail, class Gain = NoGain>
+TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *smem,
                          const Head &head, const Tail &tail, const Gain &gain = Gain())
 {
         typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
@@ -269,14 +286,9 @@ TGC_DEV void matvec_rows(const T *w, long ldw, float eps, int row0, int tile, ch
         constexpr bool WHOLE = K % BATCH == 0, ONE = KC == S::ALL;
         constexpr bool AT_ONCE = ONE && KC <= THREADS * (Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV);
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int col0 = tile * S::COLS + warp / SPLIT * ROWS;
+        const int col0 = matvec_column<THREADS, ROWS, SPLIT>(tile);
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
-
-        const T *row[ROWS];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-                row[r] = w + (col0 + r < N ? col0 + r : N - 1) * ldw;
 
         Piece<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
         batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(now, row, own);
@@ -398,7 +410,8 @@ template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NO
 TGC_DEV void matvec_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
                          const Gain &gain = Gain())
 {
-        matvec_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, 0, tile, smem, head, tail, gain);
+        const PlainRows<T, ROWS> row(w, ldw, matvec_column<THREADS, ROWS, SPLIT>(tile), N);
+        matvec_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(row, eps, 0, tile, smem, head, tail, gain);
 }
 
 /* W (K,N): a lane owns UNIT neighbouring columns, COLS/UNIT lanes lie along a row,

@@ -84,14 +84,11 @@ TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *
         constexpr bool WHOLE = K % STEP == 0;
         static_assert(HV >= Head::MINV && HV >= Gain::MINV && TV >= Tail::MINV, "matvec_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int col0 = tile * (WARPS / SPLIT * ROWS) + warp / SPLIT * ROWS;
+        const int col0 = matvec_column<THREADS, ROWS, SPLIT>(tile);
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *each = (float *)smem, *partial = each + 2 * WARPS;
 
-        const T *row[ROWS];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++)
-                row[r] = w + (col0 + r < N ? col0 + r : N - 1) * ldw;
+        const PlainRows<T, ROWS> row(w, ldw, col0, N);
         Piece<T, ALIGN> p[PER][ROWS];
         batch_get<PER, ROWS, STEP, K, WHOLE>(p, row, own);
         pdl_wait();

@@ -4,6 +4,9 @@
  *      topk_task<E, K, THREADS>(rows, tile, head, float *values, int *index)
  *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN as -inf.
  *              values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS / 32)).
+ *      route_task<E, K, RENORM, THREADS>(rows, tile, head, float *gates, int *index)
+ *              topk_task's choice of logits, K <= 32, and its softmax over the row or, with RENORM, over the
+ *              choice.  tiles: as topk_task.
  *      topk_grad_task<E, K, THREADS>(rows, tile, index, head, tail)
  *              tail(row, col, v): head(row, j)'s value where col = index[row][j], 0 elsewhere.
  *              tiles: as map_task over rows x E.
@@ -34,16 +37,14 @@
 #define BUCKET_SMEM(THREADS, R) (((THREADS) / 32 * (R) + 64) * 4)
 #define SCATTER_SMALL 32
 
-template <int E, int K, int THREADS, class Head>
-TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int *index)
+/* This lane's elements of a row as keys; 0: not there, or taken already. */
+template <int E, class Head>
+TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Head &head)
 {
-        static_assert(E <= 256 && K <= E && Head::MINV == 1, "topk: at most 256 columns");
-        constexpr int PER = (E + 31) / 32;
-        int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
-        u64 key[PER];                           /* 0: not there, or taken already */
+        static_assert(E <= 256 && Head::MINV == 1, "topk: at most 256 columns");
 #pragma unroll
-        for (int i = 0; i < PER; i++) {
-                int c = lane + 32 * i;
+        for (int i = 0; i < (E + 31) / 32; i++) {
+                const int c = ((int)threadIdx.x & 31) + 32 * i;
                 float v[1];
                 key[i] = 0;
                 if (c < E && row < rows) {
@@ -51,21 +52,70 @@ TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int 
                         key[i] = order_key_at(v[0], c);
                 }
         }
+}
+
+/* The largest of the warp's keys, which is taken. */
+template <int PER>
+TGC_DEV u64 topk_next(u64 (&key)[PER])
+{
+        u64 best = 0;
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+                best = key[i] > best ? key[i] : best;
+        best = lanes_max_u64<32>(best);
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+                if (key[i] == best)
+                        key[i] = 0;
+        return best;
+}
+
+template <int E, int K, int THREADS, class Head>
+TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int *index)
+{
+        static_assert(K <= E, "topk: no more than there are");
+        int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
+        u64 key[(E + 31) / 32];
+        topk_keys<E>(key, row, rows, head);
         for (int k = 0; k < K; k++) {
-                u64 best = 0;
-#pragma unroll
-                for (int i = 0; i < PER; i++)
-                        best = key[i] > best ? key[i] : best;
-                best = lanes_max_u64<32>(best);
-#pragma unroll
-                for (int i = 0; i < PER; i++)
-                        if (key[i] == best)
-                                key[i] = 0;
+                const u64 best = topk_next(key);
                 if (lane == 0 && row < rows) {
                         index[(long long)row * K + k] = order_index(best);
                         if (values)
                                 values[(long long)row * K + k] = order_value((unsigned)(best >> 32));
                 }
+        }
+}
+
+template <int E, int K, bool RENORM, int THREADS, class Head>
+TGC_DEV void route_task(int rows, int tile, const Head &head, float *gates, int *index)
+{
+        static_assert(K <= E && K <= 32, "route: a lane for each choice");
+        int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
+        u64 key[(E + 31) / 32], mine = 0;
+        float all = 0.f, top = 0.f;
+        topk_keys<E>(key, row, rows, head);
+        u64 row_key[(E + 31) / 32];
+#pragma unroll
+        for (int i = 0; i < (E + 31) / 32; i++)
+                row_key[i] = key[i];
+        for (int k = 0; k < K; k++) {
+                const u64 best = topk_next(key);
+                top = k ? top : order_value((unsigned)(best >> 32));
+                mine = lane == k ? best : mine;
+        }
+        const float gate = mine ? expf(order_value((unsigned)(mine >> 32)) - top) : 0.f;
+        if (RENORM) {
+                all = gate;
+        } else {
+#pragma unroll
+                for (int i = 0; i < (E + 31) / 32; i++)
+                        all += row_key[i] ? expf(order_value((unsigned)(row_key[i] >> 32)) - top) : 0.f;
+        }
+        all = warp_sum(all);
+        if (lane < K && row < rows) {
+                gates[(long long)row * K + lane] = gate / all;
+                index[(long long)row * K + lane] = order_index(mine);
         }
 }
 

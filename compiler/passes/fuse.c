@@ -41,7 +41,7 @@ typedef struct Fuse {
 static bool takes_tail(const Graph *g, Ref anchor, Ref root)
 {
         switch (g->node[anchor].op) {
-        case OP_TOPK: case OP_BUCKET: case OP_SAMPLE: case OP_CE: case OP_CE_GRAD: case OP_ARGMAX: case OP_LINEAR_CE:
+        case OP_TOPK: case OP_ROUTE: case OP_BUCKET: case OP_SAMPLE: case OP_CE: case OP_CE_GRAD: case OP_ARGMAX: case OP_LINEAR_CE:
                 return false;
         case OP_ATTENTION:
                 return root == anchor;

@@ -13,6 +13,7 @@ static bool writes_itself(Op op)
 {
         switch (op) {
         case OP_TOPK:
+        case OP_ROUTE:
         case OP_BUCKET:
         case OP_ARGMAX:
         case OP_CE:
@@ -81,6 +82,8 @@ static bool copy_needed(Graph *g, const Place *p, const int *parts, Ref r, int i
                 return !rows_ok(g, p, in, NODE(g, n->in[1])->type.rank - 2);
         case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
                 return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0) : !plain_ok(g, p, in);
+        case OP_EXPERT_ROWS:
+                return i ? !plain_ok(g, p, in) : !access_of(g, p, in, &a);
         case OP_LINEAR_CE: case OP_LINEAR_CE_GRAD:
                 return i < 2                             ? !rows_ok(g, p, in, 0)
                        : i == 2                          ? !plain_ok(g, p, in)

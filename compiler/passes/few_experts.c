@@ -1,0 +1,161 @@
+/* few_experts.c: a mixture of experts for a few tokens (decoding): no sorting, fewer launches.
+ * needs: final types.   keeps: types.
+ *
+ *      %p = softmax %logits                            %g = route %logits {k=2, renorm=1}
+ *      %v = topk %p {k=2}                      ->      %c = item %g {index=1}
+ *      %s = sum %v      %g = div %v, %s
+ *
+ *      %perm = bucket %c {k=E}                         (none)
+ *      %u = expert_matmul %x, %w, %perm, %offs {adiv=2}
+ *      %b = gather %bias, %sorted                      %h = expert_rows %x, %w, %c, %bias {adiv=2, bias=1}
+ *      %h = add %u, %b                         ->
+ *      %d = expert_matmul %h, %v, %perm, %offs {scatter=1}
+ *      %y = combine %d, %g                             %y = expert_rows %h, %v, %c, %g {mix=2}
+ *
+ * Rows in the order of experts become rows in the order of slots: an order as good as any
+ * while all that reads it came through the same perm.  The softmax and top-k become one for any
+ * number of tokens, where nothing else reads them. */
+#include "../compiler.h"
+#include <string.h>
+
+enum { MOST_SLOTS = 16 };
+
+typedef struct Ctx {
+        Ref  *softmax;          /* topk -> what its softmax reads; 0: stays */
+        Ref  *gates;            /* div -> its topk */
+        Ref  *slots;            /* expert_matmul, gather by perm -> the ids that the bucket sorts; 0: stays */
+} Ctx;
+
+static bool is_item(const Graph *g, Ref u, Ref r) { return NODE(g, u)->op == OP_ITEM && NODE(g, u)->in[0] == r; }
+
+/* topk of softmax, and the division by the sum of what was chosen, if nothing else reads either. */
+static void find_route(Graph *g, Ref r, Ctx *c)
+{
+        const Node *n = NODE(g, r), *p = NODE(g, n->in[0]);
+        Ref sum = 0, div = 0;
+        int others = 0;
+        if (p->op != OP_SOFTMAX || p->uses != 1 || n->a.k.k > 32)
+                return;
+        for (Ref u = r + 1; u < g->n_nodes; u++) {
+                const Node *x = NODE(g, u);
+                for (int i = 0; i < x->n_in; i++)
+                        if (x->in[i] == r && !is_item(g, u, r)) {
+                                others++;
+                                sum = x->op == OP_SUM ? u : sum;
+                                div = x->op == OP_DIV && i == 0 ? u : div;
+                        }
+        }
+        if (sum && div && others == 2 && n->uses <= 3 && NODE(g, div)->in[1] == sum && NODE(g, sum)->uses == 1)
+                c->gates[div] = r;
+        c->softmax[r] = p->in[0];
+}
+
+/* Whether everything that reads the bucket's results can do without. */
+static bool only_experts(const Graph *g, Ref perm)
+{
+        Ref ids = NODE(g, perm)->in[0], offs = 0;
+        for (int i = 0; i < g->n_out; i++)
+                if (g->out[i].ref == perm)
+                        return false;
+        for (Ref u = perm + 1; u < g->n_nodes; u++) {
+                const Node *x = NODE(g, u);
+                for (int i = 0; i < x->n_in; i++) {
+                        bool expert = x->op == OP_EXPERT_MATMUL && x->a.expert.tb;
+                        if (x->in[i] == perm && is_item(g, u, perm))
+                                offs = u;
+                        else if (x->in[i] == perm && !(i == 2 && expert) && !(i == 1 && x->op == OP_GATHER && x->in[0] == ids))
+                                return false;
+                        else if (offs && x->in[i] == offs && !(i == 3 && expert))
+                                return false;
+                }
+        }
+        return true;
+}
+
+static void find_slots(Graph *g, Ref perm, Ctx *c)
+{
+        const Type *t = &NODE(g, NODE(g, perm)->in[0])->type;
+        if (t->rank != 1 || !dim_is_const(t->dim[0]) || t->dim[0].n > MOST_SLOTS || !only_experts(g, perm))
+                return;
+        for (Ref u = perm + 1; u < g->n_nodes; u++)
+                if ((NODE(g, u)->op == OP_EXPERT_MATMUL && NODE(g, u)->in[2] == perm) ||
+                    (NODE(g, u)->op == OP_GATHER && NODE(g, u)->in[1] == perm))
+                        c->slots[u] = NODE(g, perm)->in[0];
+}
+
+/* A product by experts with or without its bias. */
+typedef struct Product { Ref matmul, bias; } Product;
+
+static Product product_of(const Graph *g, Ref r, const Ctx *c)
+{
+        const Node *n = NODE(g, r), *b;
+        Product p = { 0 };
+        if (n->op == OP_EXPERT_MATMUL && c->slots[r])
+                p.matmul = r;
+        if (n->op != OP_ADD || NODE(g, n->in[0])->op != OP_EXPERT_MATMUL || !c->slots[n->in[0]] || NODE(g, n->in[0])->uses != 1)
+                return p;
+        b = NODE(g, n->in[1]);
+        if (b->op != OP_GATHER || NODE(g, b->in[0])->op != OP_PARAM || NODE(g, b->in[0])->type.rank != 2 ||
+            NODE(g, b->in[0])->type.dt != NODE(g, NODE(g, n->in[0])->in[1])->type.dt || !shape_eq(&b->type, &n->type))
+                return p;
+        if (b->in[1] == c->slots[n->in[0]] || c->slots[b->in[1]] == c->slots[n->in[0]])
+                p = (Product){ n->in[0], b->in[0] };
+        return p;
+}
+
+/* gates: 0 or the combine's, with k slots a row. */
+static Ref build(const Graph *old, Product p, Ref gates, int64_t k, const Node *as, Graph *g, const Ref *map, const Ctx *c)
+{
+        const Node *m = NODE(old, p.matmul);
+        Ref in[5] = { map[m->in[0]], map[m->in[1]], map[c->slots[p.matmul]] };
+        int n = 3;
+        Attr a = { .rows = { m->a.expert.adiv ? m->a.expert.adiv : 1, gates ? k : 0, p.bias != 0 } };
+        if (p.bias)
+                in[n++] = map[p.bias];
+        if (gates)
+                in[n++] = map[gates];
+        return graph_typed(g, OP_EXPERT_ROWS, &as->type, in, n, &a, as->loc, as->name);
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const Ctx *c = ctx;
+        const Node *n = NODE(old, r);
+        Product p;
+        if (n->op == OP_TOPK && c->softmax[r]) {
+                Attr a = { .route = { n->a.k.k, 0 } };
+                for (Ref u = r + 1; u < old->n_nodes; u++)
+                        a.route.renorm |= c->gates[u] == r;
+                return graph_add(g, OP_ROUTE, &map[c->softmax[r]], 1, &a, n->loc, n->name);
+        }
+        if (c->gates[r])
+                return map[c->gates[r]];
+        if (n->op == OP_GATHER && c->slots[r])
+                return map[c->slots[r]];
+        if (n->op == OP_COMBINE && n->n_in == 2 && n->type.rank == 2) {
+                Ref y = n->in[0];
+                const Type *t = &NODE(old, y)->type;
+                while (NODE(old, y)->op == OP_RESHAPE && NODE(old, y)->uses == 1)
+                        y = NODE(old, y)->in[0];
+                p = product_of(old, y, c);
+                if (p.matmul && NODE(old, y)->uses == 1 && NODE(old, p.matmul)->a.expert.adiv <= 1 && t->rank == 3)
+                        return build(old, p, n->in[1], t->dim[1].n, n, g, map, c);
+        }
+        p = product_of(old, r, c);
+        return p.matmul ? build(old, p, 0, 0, n, g, map, c) : graph_copy_node(old, r, g, map);
+}
+
+void few_experts(Graph *g, Arena *tmp)
+{
+        size_t n = (size_t)g->n_nodes;
+        Ctx c = { arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)) };
+        graph_count_uses(g);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                if (NODE(g, r)->op == OP_TOPK)
+                        find_route(g, r, &c);
+                if (NODE(g, r)->op == OP_BUCKET)
+                        find_slots(g, r, &c);
+        }
+        graph_rebuild(g, visit, &c);
+        graph_sweep(g);
+}

@@ -115,8 +115,9 @@ int session_param_get(Session *s, int param, float *data, Err *e)
         return code;
 }
 
-/* Elements [at, at+n) of the weight and, if there is one, of the master copy. */
-static int put(Session *s, int param, uint64_t at, size_t n, const float *x, uint16_t *raw, Err *e)
+/* Elements [at, at+n) of the weight and, if there is one, of the master copy; raw: as the weight is stored, unless
+ * that is float32. */
+static int put(Session *s, int param, uint64_t at, size_t n, const float *x, const uint16_t *raw, Err *e)
 {
         char *master = part_mem(s, PART_MASTER, param), *w = part_mem(s, PART_WEIGHT, param);
         int code = master ? dev_upload(s->d, master + at * 4, x, n * 4, e) : TGC_OK;
@@ -124,7 +125,6 @@ static int put(Session *s, int param, uint64_t at, size_t n, const float *x, uin
                 return code;
         if (s->m.dtype == STORE_F32)
                 return dev_upload(s->d, w + at * 4, x, n * 4, e);
-        ck_convert(raw, store_ck(s->m.dtype), x, CK_F32, n, 1);
         return dev_upload(s->d, w + at * 2, raw, n * 2, e);
 }
 
@@ -135,6 +135,8 @@ int session_param_set(Session *s, int param, const float *data, Err *e)
         int code = raw ? own_weights(s, e) : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                if (s->m.dtype != STORE_F32)
+                        ck_convert(raw, store_ck(s->m.dtype), data + at, CK_F32, n, 1);
                 code = put(s, param, at, n, data + at, raw, e);
         }
         free(raw);
@@ -143,13 +145,16 @@ int session_param_set(Session *s, int param, const float *data, Err *e)
 
 /* ---- at opening ---- */
 
-typedef struct Fill { const Param *p; int index; uint64_t seed, at; size_t n; float *out; } Fill;
+/* raw: gets them as they are stored, NULL for float32. */
+typedef struct Fill { const Param *p; int index; uint64_t seed, at; size_t n; float *out; uint16_t *raw; int store; } Fill;
 
 static void fill_slice(void *ctx, int i)
 {
         Fill *f = ctx;
         size_t first = (size_t)i * SLICE, n = f->n - first < SLICE ? f->n - first : SLICE;
         param_init(f->p, f->index, f->seed, f->at + first, n, f->out + first);
+        if (f->raw)
+                ck_convert(f->raw + first, f->store, f->out + first, CK_F32, n, 1);
 }
 
 static int initialise(Session *s, Err *e)
@@ -161,7 +166,7 @@ static int initialise(Session *s, Err *e)
                 const Param *p = &s->m.param[i];
                 for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                         size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                        Fill f = { p, i, s->seed, at, n, x };
+                        Fill f = { p, i, s->seed, at, n, x, s->m.dtype == STORE_F32 ? 0 : raw, store_ck(s->m.dtype) };
                         parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice, &f);
                         code = put(s, i, at, n, x, raw, e);
                 }

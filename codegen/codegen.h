@@ -74,8 +74,15 @@ bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
 
 /* A buffer a kernel reads or writes. */
-typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT } SlotKind;
+typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT, SLOT_MAP } SlotKind;
 typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;     /* node ref, param ref, work index; or an arena; off in bytes */
+
+/* A 16-bit matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart. */
+typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
+
+/* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
+ * multiprocessor, at most `grid` of them.  threads 0: as everywhere. */
+typedef struct On90 { int threads, smem; const char *grid; } On90;
 
 typedef struct Work { Dim elems; int size; const char *keep; } Work;    /* scratch between launches of one group; keep: its name, lives on, starts as zeros */
 
@@ -89,6 +96,7 @@ typedef struct Piece {
         const char *decl, *body;        /* struct of arguments and functors; of the entry point */
         const char *grid;               /* text of the manifest's EXPR */
         int         threads, smem, min_blocks, n_args;
+        On90        on90;
         bool        waits;              /* the task calls pdl_wait */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
@@ -111,6 +119,7 @@ typedef struct Kernel {
         const char *name, *title;
         const char *text;               /* source; \1 stands for the name */
         int         threads, smem, n_args;
+        On90        on90;
         bool        early;              /* waits for the launch before it by itself */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         Piece     **piece;
@@ -140,6 +149,8 @@ typedef struct Emit {
         int     n_launch, cap_launch;
         Work   *work;
         int     n_work, cap_work;
+        TensorMap *map;
+        int     n_map, cap_map;
         int     most_b, most_t;         /* largest sizes of the program */
 } Emit;
 
@@ -156,6 +167,7 @@ const char *arg_part(Emit *e, Args *a, Ref part, Ref base);             /* base 
 const char *arg_grad(Emit *e, Args *a, Ref param);
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);       /* read and written */
 const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);       /* read only */
+const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name);
 int   work_new(Emit *e, Dim elems, int size);
 int   work_keep(Emit *e, Dim elems, int size, const char *name);
 /* A constant integer that differs between layers: read from memory, so that their kernels are equal. */
@@ -165,6 +177,7 @@ const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, con
 typedef struct FunctorText {
         Text text;              /* the functor's definition */
         int  maxv, minv;
+        bool reads;             /* something in every row */
         double bytes, flops;    /* per whole domain, at the largest sizes */
 } FunctorText;
 
@@ -178,6 +191,7 @@ typedef struct Build {
         const char *include;            /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
         const char *title;
         int         threads, smem, min_blocks;
+        On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
         double      flops, bytes;
 } Build;
@@ -218,12 +232,26 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem, ps; } Tile;
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
+double tile_us(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);      /* its estimate */
 typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
 bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m);             /* lead: batch axes */
 const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */
 int64_t dim_most(Emit *e, Dim d);                                       /* value at the program's largest sizes */
 const char *ty(DType dt);                                               /* TY_F32 ... of tgc.h */
 Ref     item_of(Emit *e, Ref r, int index);                             /* the node that names output index, or 0 */
+
+/* ---- gen_matmul_sm90.c: a product's branch for sm_90a ---- */
+
+typedef struct Tile90 { const char *name; int bm, bn, share, cluster, threads, smem, ps; } Tile90;
+/* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
+ * bytes that the tail moves per element of C, and whether it reads some. */
+typedef struct Product90 { DType dt; bool ta, tb; Slot a, w; int64_t lda, ldw, M, N, K; int align; double tail_bytes; bool reads; } Product90;
+/* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
+const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
+bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */
+/* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
+ * goes on with the other one and ends it with #endif. */
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

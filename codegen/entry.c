@@ -129,7 +129,14 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
  * arguments get the piece's number. */
 static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
 {
-        text_add(t, "extern \"C\" __global__ void __launch_bounds__(%d, %d)\n\1(const Rt *rt", threads, min_blocks);
+        int threads90 = l->piece[0]->on90.threads;
+        text_add(t, "extern \"C\" __global__ void");
+        if (threads90)
+                text_add(t, "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
+                         threads90, threads, min_blocks);
+        else
+                text_add(t, " __launch_bounds__(%d, %d)\n", threads, min_blocks);
+        text_add(t, "\1(const Rt *rt");
         for (int i = 0; i < l->n_pieces; i++)
                 for (int k = 0; k < l->piece[i]->n_args; k++)
                         if (l->n_pieces == 1)
@@ -302,7 +309,8 @@ void kernels_name(Emit *e)
                 Launch *l = &e->launch[i];
                 Text t = { 0 };
                 Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = is_early(e),
-                             .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "" };
+                             .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "",
+                             .on90 = l->piece[0]->on90 };
                 for (int j = 0; j < l->n_pieces; j++) {
                         const Piece *p = l->piece[j];
                         k.threads = p->threads > k.threads ? p->threads : k.threads;
@@ -372,6 +380,9 @@ void module_fused(const Module *m, Text *out)
                 if (m->target == TARGET_CUDA)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
                                  k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
+                if (k->on90.threads)
+                        text_add(out, "    sm_90a  grid %s or one block a multiprocessor, %d threads, %d bytes shared\n",
+                                 k->on90.grid, k->on90.threads, k->on90.smem);
                 if (k->n_pieces == 1)
                         piece_buffers(k->piece[0], out);
                 text_add(out, "%sused    %s\n\n", k->n_pieces > 1 ? "  " : "    ", k->used);
@@ -405,6 +416,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                          k->n_args, k->flops, k->bytes, k->title);
                 if (k->early)
                         text_add(kernels, "early %s\n", k->name);
+                if (k->on90.threads)
+                        text_add(kernels, "sm90 %s threads %d smem %d\n", k->name, k->on90.threads, k->on90.smem);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
                 bool open = false;

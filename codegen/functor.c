@@ -301,11 +301,13 @@ static void emit_loop(F *f, int loop, int depth)
         }
 }
 
+static bool of_row(const Load *l) { return strcspn(l->key, " ") < strcspn(l->key, "|"); }
+
 static double slot_bytes(F *f)
 {
         double b = 0;
-        for (int i = 0; i < f->n_load; i++)
-                b += f->load[i].scalar ? 0 : f->elems * dt_size[f->load[i].dt];
+        for (int i = 0; i < f->n_load; i++)             /* what is the same in all rows is read once */
+                b += f->load[i].scalar ? 0 : (of_row(&f->load[i]) ? f->elems : (double)f->f->n) * dt_size[f->load[i].dt];
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];
@@ -367,6 +369,8 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 v = out->minv;
         out->maxv = (int)v;
         out->bytes = slot_bytes(f);
+        for (int i = 0; i < f->n_load; i++)
+                out->reads |= of_row(&f->load[i]) && !f->load[i].scalar;
         if (f->cuda) {
                 text_add(&out->text,
                          "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "

@@ -173,6 +173,8 @@ const char *f_position(F *f, const char *x)
         const char *t = f_dimc(f, T);
         if (!strcmp(t, "1"))
                 return f_fmt(f, "%s[%s]", f_rt(f, "pos"), x);
+        if (f->cuda && !t[strspn(t, "0123456789")])     /* a training step: its positions are the host's */
+                return f_fmt(f, "fixed(&%s[(%s) / %s]) + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
         return f_fmt(f, "%s[(%s) / %s] + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
 }
 

@@ -220,19 +220,20 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         const char *pos = f_position(f, f_token(f, &n->type, f->dom[d].n));
         Access acc;
         access_of(f->g, f->e->place, n->in[1], &acc);
-        const char *freq = f_member(f, arg_of(f->e, f->a, acc.base, false));
+        const char *freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]",
+                                 f_member(f, arg_of(f->e, f->a, acc.base, false)), col, (long long)D);
         const char *x0 = operand(f, r, 0, k), *x1 = operand(f, r, 0, k + 1);
         const char *y0 = f_var(f, r, k), *y1 = f_var(f, r, k + 1);
         LINE(depth, "float %s, %s;", y0, y1);
         if (rot < D) {
                 LINE(depth, "if (%s %% %lld < %lld)", col, (long long)D, (long long)rot);
-                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1,
-                     n->a.rope.back ? "-" : "", pos, freq, col, (long long)D, y0, y1);
+                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
+                     y0, y1);
                 LINE(depth, "else");
                 LINE(depth + 1, "%s = %s, %s = %s;", y0, x0, y1, x1);
         } else {
-                LINE(depth, "rope(%s, %s, %s(float)(%s), %s[%s %% %lld / 2], &%s, &%s);", x0, x1,
-                     n->a.rope.back ? "-" : "", pos, freq, col, (long long)D, y0, y1);
+                LINE(depth, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
+                     y0, y1);
         }
 }
 

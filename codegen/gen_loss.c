@@ -7,8 +7,9 @@
  *
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
  *
- * Rows of the scratch are padded to 8 elements, and the padding stays zero, so that
- * every product may read 16 bytes at a time although the vocabulary is odd. */
+ * Rows of the scratch are padded to 8 elements, large ones to 64, and the padding stays zero, so
+ * that every product may read 16 bytes at a time although the vocabulary is odd, and
+ * Hopper's copy engine whole lines of memory. */
 #include "codegen.h"
 #include <stdlib.h>
 #include <string.h>
@@ -67,9 +68,9 @@ static void fix_maxv(Build *b, int v)
                 p[7] = (char)('0' + v);
 }
 
-/* One product of the chunk: M x N over K; text of both operands. */
+/* One product of the chunk: M x N over K; text of both operands, and their places; bytes the tail moves per element. */
 static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-                    bool tb, int64_t M, int64_t N, int64_t K, int align)
+                    bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
 {
         Emit *e = l->e;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
@@ -79,10 +80,17 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                 b->threads = t->threads;
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
+                int splits;
+                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes, tail_bytes > 4 };
+                const Tile90 *t90 = tile90_pick(&p, t, 1, &splits);
                 build_line(b, "\1_tail tail = { a };");
+                if (t90)
+                        product90(b, &p, t90, 1, NULL);
                 build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);",
                            c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
                            ldw, (long long)M, (long long)N, (long long)K);
+                if (t90)
+                        text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
         } else {
@@ -112,6 +120,26 @@ static void shift(Build *b, const char *arg, int64_t bytes)
 {
         const char *p = strstr(arg, "a.") + 2;
         build_shift(b, arena_fmt(b->e->tmp, "%.*s", (int)strcspn(p, " )"), p), bytes);
+}
+
+/* Where tensor maps find the matrices: the scratch, a whole value, this chunk's rows of one. */
+static Slot scratch_slot(const Loss *l) { return (Slot){ .kind = SLOT_WORK, .id = l->scratch }; }
+
+static Slot place_of(Loss *l, Ref r)
+{
+        Slot s = { 0 };
+        int64_t ld;
+        slot_of(l->e, r, &s, &ld);
+        return s;
+}
+
+static Slot chunk_of(Loss *l, Ref r)
+{
+        Slot s = { 0 };
+        int64_t ld = 0;
+        slot_of(l->e, r, &s, &ld);
+        s.off += l->r0 * ld * dt_size[l->dt];
+        return s;
 }
 
 static void logits(Loss *l)
@@ -160,7 +188,7 @@ static void logits(Loss *l)
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
-                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m));
+                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x), place_of(l, l->w), dt_size[l->dt]);
 }
 
 static void losses(Loss *l, bool grad)
@@ -246,7 +274,7 @@ static void grad_x(Loss *l)
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
-                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m));
+                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), scratch_slot(l), place_of(l, l->w), dt_size[out]);
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -295,7 +323,7 @@ static void grad_w(Loss *l, int index)
         int64_t m = (l->C | x.align);
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
-                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m));
+                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), scratch_slot(l), chunk_of(l, l->x), l->first ? 4 : 8);
 }
 
 static void grad_bias(Loss *l, int index)
@@ -355,7 +383,7 @@ void gen_loss(Emit *e, const Group *gr)
         l.V = wt->dim[0].n;
         l.C = wt->dim[1].n;
         l.dt = NODE(e->g, xa.base)->type.dt;
-        l.ld = (l.V + 7) / 8 * 8;
+        l.ld = l.V < 1024 ? (l.V + 7) / 8 * 8 : (l.V + 63) / 64 * 64;
         int64_t chunk = (is_cuda(e) ? CHUNK_CUDA : CHUNK_CPU) / (l.ld * dt_size[l.dt]);
         chunk = chunk < 128 ? 128 : chunk / 128 * 128;
         if (chunk > l.rows)

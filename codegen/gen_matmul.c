@@ -56,6 +56,11 @@ const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, 
         return best;
 }
 
+double tile_us(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
+{
+        return tile_time(t, M, N, K, batch, splits);
+}
+
 int64_t dim_most(Emit *e, Dim d)
 {
         Sizes s = e->g->sizes;
@@ -181,6 +186,8 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         }
 }
 
+static bool is_number(const char *s) { return !s[strspn(s, "0123456789")]; }
+
 static void matmul(Emit *e, const Group *gr)
 {
         Graph *g = e->g;
@@ -240,9 +247,16 @@ static void matmul(Emit *e, const Group *gr)
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         const char *type = c_type(a.dt);
+        Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
+                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };
+        const Tile90 *t90 = NULL;
+        int splits90 = 1;
+        if (!lead && is_number(Mc) && is_number(Kc) && is_number(Nc) && slot_of(e, n->in[0], &p.a, &p.lda) &&
+            slot_of(e, n->in[1], &p.w, &p.ldw))
+                t90 = tile90_pick(&p, t, splits, &splits90);
         if (splits > 1) {
                 int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-                int work = work_new(e, dim_mul(DIM(splits * N), M), 4);
+                int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), M), 4);
                 Build s = build_start(e, gr, "matmul", "matmul_split");
                 Mat sa, sw;
                 mat_of(e, &s, n->in[0], 0, &sa);
@@ -250,11 +264,19 @@ static void matmul(Emit *e, const Group *gr)
                 s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products,
                 s.bytes = b.bytes;
                 const char *ws = arg_work(e, &s.args, work, "float", "parts");
+                if (t90 && splits90 == 1) {     /* there one launch does it all */
+                        build_functor(&s, &gr->tail[0], "tail");
+                        build_line(&s, "\1_tail tail = { a };");
+                }
+                if (t90)
+                        product90(&s, &p, t90, splits90, ws);
                 build_line(&s,
                            "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
                            "smem);",
                            type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld,
                            sw.arg, sw.ld, Mc, Nc, Kc, splits, ws);
+                if (t90)
+                        text_add(&s.body, "#endif\n");
                 build_end(&s, arena_fmt(e->tmp, "%d*ceil(%s/%d)*ceil(%s/%d)", splits, dim_grid(e, M), t->bm,
                                         dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
                 Build r = build_start(e, gr, "matmul", "matmul_sum");
@@ -263,12 +285,22 @@ static void matmul(Emit *e, const Group *gr)
                 tail = build_functor(&r, &gr->tail[0], "tail");
                 r.threads = 256;
                 build_line(&r, "\1_tail tail = { a };");
-                build_line(&r, "splitk_reduce_task<256>(a.%s, %d, %s, %s, tile, tail);", ws, splits, Mc, Nc);
+                const char *parts = arena_fmt(e->tmp, "%d", splits);
+                if (t90 && splits90 != splits) {
+                        text_add(&r.body, "#ifdef TGC_SM90A\n        enum { PARTS = %d };\n#else\n        enum { PARTS = %d };\n"
+                                          "#endif\n", splits90, splits);
+                        parts = "PARTS";
+                }
+                build_line(&r, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, Mc, Nc);
+                if (t90 && splits90 == 1)
+                        r.on90 = (On90){ 256, 0, "0" };
                 build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])),
                                         256 * (tail.maxv < 8 ? tail.maxv : 8)));
                 return;
         }
         build_line(&b, "\1_tail tail = { a };");
+        if (t90)
+                product90(&b, &p, t90, 1, NULL);
         if (lead) {
                 text_add(&b.decl,
                          "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
@@ -288,6 +320,8 @@ static void matmul(Emit *e, const Group *gr)
                            t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.ld, w.arg, w.ld, Mc,
                            Nc, Kc);
         }
+        if (t90)
+                text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
                                 dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
 }

@@ -183,6 +183,18 @@ const char *arg_int(Emit *e, Args *a, int value, const char *name)
         return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, reads);
 }
 
+const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
+{
+        if (e->n_map == e->cap_map) {
+                e->cap_map = e->cap_map ? e->cap_map * 2 : 64;
+                e->map = realloc(e->map, (size_t)e->cap_map * sizeof *e->map);
+                if (!e->map)
+                        abort();
+        }
+        e->map[e->n_map] = *m;
+        return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "void", name, (Use){ 0 });
+}
+
 int work_new(Emit *e, Dim elems, int size)
 {
         if (e->n_work == e->cap_work) {
@@ -309,9 +321,10 @@ static Piece *piece_of(Build *b, const char *grid)
         Piece *p = arena_alloc(m, sizeof *p);
         *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
                       .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
-                      .smem = b->smem, .min_blocks = b->min_blocks, .n_args = a->n, .waits = b->waits,
+                      .smem = b->smem, .min_blocks = b->min_blocks, .n_args = a->n, .on90 = b->on90, .waits = b->waits,
                       .flops = b->flops, .bytes = b->bytes, .where = where_text(b->e, b->gr),
                       .reads = arg_names(b, false), .writes = arg_names(b, true) };
+        p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;
         p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
         p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
         for (int i = 0; i < a->n; i++) {

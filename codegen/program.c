@@ -301,6 +301,24 @@ static int64_t param_offset(Emit *e, Shared *sh, Ref r)
         abort();
 }
 
+/* Place of a tensor map in arena map, which holds 128 bytes of each. */
+static int map_offset(Shared *sh, const char *line)
+{
+        for (int i = 0; i < sh->n_map; i++)
+                if (!strcmp(sh->map[i], line))
+                        return i * 128;
+        if (sh->n_map == sh->cap_map) {
+                int cap = sh->cap_map ? sh->cap_map * 2 : 256;
+                const char **to = arena_alloc(sh->arena, (size_t)cap * sizeof *to);
+                if (sh->n_map)
+                        memcpy(to, sh->map, (size_t)sh->n_map * sizeof *to);
+                sh->map = to;
+                sh->cap_map = cap;
+        }
+        sh->map[sh->n_map] = arena_str(sh->arena, line);
+        return sh->n_map++ * 128;
+}
+
 static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *out)
 {
         Graph *g = e->g;
@@ -311,6 +329,16 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         if (s.kind == SLOT_INT) {
                 int32_t value = s.id;
                 text_add(out, " const+%lld", (long long)const_bytes(sh, &value, sizeof value));
+                return;
+        }
+        if (s.kind == SLOT_MAP) {
+                const TensorMap *m = &e->map[s.id];
+                Text t = { 0 };
+                text_add(&t, "%s", dt_name[m->dt]);
+                ref_text(e, sh, b, n, m->of, &t);
+                text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
+                text_add(out, " map+%d", map_offset(sh, t.s));
+                text_free(&t);
                 return;
         }
         if (s.kind == SLOT_GRAD) {
@@ -384,7 +412,10 @@ static void memory_text(const char *name, const Buffer *b, int n, int64_t total,
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
 {
         for (int l = 0; l < e->n_launch; l++) {
-                text_add(out, "run %s grid %s args rt", e->launch[l].kernel, e->launch[l].grid);
+                text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].grid);
+                if (e->launch[l].piece[0]->on90.threads)
+                        text_add(out, " sm90 %s", e->launch[l].piece[0]->on90.grid);
+                text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);
                 text_add(out, "\n");
@@ -396,6 +427,7 @@ static void emit_free(Emit *e)
 {
         free(e->launch);
         free(e->work);
+        free(e->map);
         arena_free(e->tmp);
 }
 

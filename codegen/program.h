@@ -21,6 +21,8 @@ typedef struct Shared {
         struct { const char *name; int64_t offset; } state[MAX_STATE];
         int         n_state;
         Text        consts;                             /* bytes of arena const */
+        const char **map;                               /* tensor maps: the ends of their lines, in arena map's order */
+        int         n_map, cap_map;
 } Shared;
 
 /* g is fused.  B, T: most sequences and tokens.  memory (may be NULL) gets the plan as a table. */

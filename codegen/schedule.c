@@ -102,7 +102,7 @@ static bool may_join(const Launch *l)
 {
         const Piece *p = l->piece[0];
         int64_t blocks = grid_count(l->grid);
-        return !p->waits && blocks > 0 && blocks <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
+        return !p->waits && !p->on90.threads && blocks > 0 && blocks <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */

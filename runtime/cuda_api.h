@@ -25,6 +25,7 @@ enum {
         CU_STREAM_NON_BLOCKING = 1,
         CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2,
         CU_CAPTURE_THREAD_LOCAL = 1,
+        CU_TENSOR_MAP_F16 = 6, CU_TENSOR_MAP_BF16 = 9, CU_TENSOR_MAP_SWIZZLE_128 = 3, CU_TENSOR_MAP_L2_256 = 3,
         CU_LAUNCH_EARLY = 6                     /* programmatic stream serialization */
 };
 
@@ -78,6 +79,9 @@ typedef struct CUlaunchConfig {
         F(cuFuncSetAttribute, (CUfunction f, int attribute, int value)) \
         F(cuLaunchKernel, (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
                            unsigned bz, unsigned smem, CUstream s, void **params, void **extra)) \
+        F(cuTensorMapEncodeTiled, (void *map, int type, unsigned rank, void *p, const unsigned long long *dims, \
+                                   const unsigned long long *strides, const unsigned *box, const unsigned *step, \
+                                   int interleave, int swizzle, int l2, int fill)) \
         F(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra))
 
 typedef struct Cuda {

@@ -205,6 +205,12 @@ static const Section *find_cubins(const CudaDevice *c, const Plan *plan)
         return found;
 }
 
+/* Runs this kernel in its form for sm_90a? */
+static int sm90(const CudaDevice *c, const KernelDef *def)
+{
+        return c->d.sm90 && def->threads90;
+}
+
 static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *unit_of, Err *e)
 {
         const Program *p = c->d.prog;
@@ -225,12 +231,13 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
                 const KernelDef *def = &p->kernel[k];
                 if (c->api.cuModuleGetFunction(&c->fn[k], c->module[unit_of[k]], def->name))
                         return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s", def->name, def->unit);
-                if (def->smem > (unsigned)c->smem_optin)
+                const unsigned smem = sm90(c, def) ? def->smem90 : def->smem;
+                if (smem > (unsigned)c->smem_optin)
                         return err_set(e, TGC_NO_DEVICE, "kernel %.60s needs %u bytes of shared memory, %s has %d: "
-                                       "compile the model for this GPU", def->name, def->smem, c->d.name,
+                                       "compile the model for this GPU", def->name, smem, c->d.name,
                                        c->smem_optin);
-                if (def->smem > 48 << 10)
-                        TRY(cuFuncSetAttribute(c->fn[k], CU_FUNC_MAX_DYNAMIC_SMEM, (int)def->smem),
+                if (smem > 48 << 10)
+                        TRY(cuFuncSetAttribute(c->fn[k], CU_FUNC_MAX_DYNAMIC_SMEM, (int)smem),
                             "reserving shared memory");
         }
         return TGC_OK;
@@ -297,11 +304,13 @@ static int cuda_load(Device *d, const Plan *plan, Err *e)
         int n = 0, cached = 0;
         ENTER;
         const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
+        c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
         if (s && !load_from_plan(c, s, 0)) {
                 snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
                 return TGC_OK;
         }
         unload(c);
+        c->d.sm90 = !strcmp(c->arch, "sm_90a");
         int code = load_from_source(c, plan, &n, &cached, e);
         snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n - cached,
                  n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
@@ -317,16 +326,33 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         for (int i = 0; i < def->n_args; i++)
                 param[i] = (void *)&arg[i];
         CUlaunchAttribute early = { .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
-        CUlaunchConfig how = { grid, 1, 1, (unsigned)def->threads, 1, 1, def->smem, c->stream, &early, 1 };
+        unsigned threads = (unsigned)def->threads, smem = def->smem;
+        if (sm90(c, def)) {
+                threads = (unsigned)def->threads90;
+                smem = def->smem90;
+                grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms;
+        }
+        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, &early, 1 };
         CUresult r = def->early && c->early ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
-                     : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, (unsigned)def->threads, 1, 1, def->smem, c->stream,
-                                             param, 0);
+                     : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem, c->stream, param, 0);
         if (!r && d->opt.sync)
                 r = c->api.cuStreamSynchronize(c->stream);
         if (r) {
                 snprintf(doing, sizeof doing, "kernel %.60s (grid %u)", def->name, grid);
                 return failed(c, r, doing, e);
         }
+        return TGC_OK;
+}
+
+/* As kernels/matmul_sm90.cuh wants it: boxes of 64 x 64, swizzled over 128 bytes, zeros outside. */
+static int cuda_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
+{
+        const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * 2 };
+        const unsigned box[2] = { 64, 64 }, step[2] = { 1, 1 };
+        ENTER;
+        TRY(cuTensorMapEncodeTiled(out, m->f16 ? CU_TENSOR_MAP_F16 : CU_TENSOR_MAP_BF16, 2, matrix, dims, strides, box,
+                                   step, 0, CU_TENSOR_MAP_SWIZZLE_128, CU_TENSOR_MAP_L2_256, 0),
+            "making a tensor map");
         return TGC_OK;
 }
 
@@ -464,7 +490,7 @@ static const DevOps cuda_ops = {
         .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
         .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
         .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
-        .elapsed = cuda_elapsed, .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end,
+        .elapsed = cuda_elapsed, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end,
         .replay = cuda_replay, .graph_free = cuda_graph_free
 };
 

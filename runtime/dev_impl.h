@@ -23,6 +23,7 @@ typedef struct DevOps {
         int  (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);
         int  (*mark)(Device *d, int i, Err *e);
         int  (*elapsed)(Device *d, int from, int to, double *ms, Err *e);
+        int  (*tensor_map)(Device *d, void *out, const MapDef *m, void *matrix, Err *e);        /* NULL: never sm90 */
         /* NULL on devices without graphs */
         int  (*capture_begin)(Device *d, Err *e);
         int  (*capture_end)(Device *d, DevGraph **g, Err *e);
@@ -35,6 +36,7 @@ struct Device {
         DevKind        kind;
         DevOptions     opt;
         const Program *prog;            /* loaded; borrowed */
+        int            sm90;            /* the code loaded is for sm_90a */
         char name[192], note[160];
 };
 

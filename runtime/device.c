@@ -139,6 +139,16 @@ int dev_load(Device *d, const Plan *plan, const Program *prog, Err *e)
         return d->ops->load(d, plan, e);
 }
 
+int dev_sm90(const Device *d)
+{
+        return d->sm90;
+}
+
+int dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
+{
+        return d->ops->tensor_map(d, out, m, matrix, e);
+}
+
 int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
 {
         return grid ? d->ops->launch(d, k, grid, arg, e) : TGC_OK;

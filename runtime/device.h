@@ -68,6 +68,11 @@ int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 int  dev_load(Device *d, const Plan *plan, const Program *prog, Err *e);
 const char *dev_load_note(const Device *d);             /* for people: "12 units compiled in 1.400 s" */
 
+/* After dev_load: do kernels with threads90 run in that form? */
+int  dev_sm90(const Device *d);
+/* The tensor map of a matrix of 16-bit elements in device memory, 64-byte aligned `out`.  Only where dev_sm90. */
+int  dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
+
 /* Queue kernel number k of the loaded program; arg holds its n_args addresses. */
 int  dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);
 

@@ -44,12 +44,16 @@
  *      arena NAME BYTES                w weights, p float32 master weights, g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
+ *      map map+OFFSET bf16|f16 ARENA+OFFSET ROWS COLS LD       a tensor map of that matrix is made there: what
+ *                                      sm_90a's copy engine reads with; elsewhere nothing
+ *      sm90 KERNEL threads N smem N    on sm_90a its blocks are so, and at most as many as multiprocessors
  *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
  *                                      every block) and so may start before that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
- *      run KERNEL grid EXPR args REF...        REF: rt | ARENA+OFFSET; every argument is an address
+ *      run KERNEL grid EXPR [sm90 EXPR] args REF...    REF: rt | ARENA+OFFSET; every argument is an address.
+ *                                      sm90: the grid there, for kernels with such a line
  *      end
  *
  * EXPR is a product of factors, each an integer, B, T, or ceil(PRODUCT/INT):

@@ -196,6 +196,49 @@ static void parse_early(Parse *s)
                 s->p->kernel[k - 1].early = 1;
 }
 
+static void parse_sm90(Parse *s)
+{
+        char *name = words_need(&s->w, "kernel name");
+        uint32_t k = s->slot[kernel_slot(s, name)];
+        int threads = 0;
+        unsigned smem = 0;
+        if (words_keyword(&s->w, "threads"))
+                threads = (int)words_int(&s->w, "threads", PROGRAM_MAX_THREADS);
+        if (words_keyword(&s->w, "smem"))
+                smem = (unsigned)words_int(&s->w, "smem", PROGRAM_MAX_SMEM);
+        words_end(&s->w);
+        if (!k)
+                words_fail(&s->w, "no kernel named '%.60s'", name);
+        else if (threads < 1)
+                words_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
+        else
+                s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem;
+}
+
+/* The copy engine wants rows that start at multiples of 16 bytes. */
+static void parse_map(Parse *s)
+{
+        Words *w = &s->w;
+        MapDef m = { .at = parse_arena_ref(s, "place of the tensor map") };
+        char *dtype = words_need(w, "dtype");
+        m.f16 = !strcmp(dtype, "f16");
+        if (!m.f16 && strcmp(dtype, "bf16"))
+                words_fail(w, "a tensor map of '%.20s': bf16 or f16 is wanted", dtype);
+        m.of = parse_arena_ref(s, "place of the matrix");
+        m.rows = words_int(w, "rows", INT32_MAX);
+        m.cols = words_int(w, "columns", INT32_MAX);
+        m.ld = words_int(w, "row stride", INT32_MAX);
+        words_end(w);
+        check_extent(s, m.at, 128);
+        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld % 8 || m.of.offset % 16 || m.at.offset % 64))
+                words_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
+                           "start at multiples of 16 bytes", (unsigned long long)m.rows, (unsigned long long)m.cols,
+                           (unsigned long long)m.ld);
+        if (!w->code)
+                check_extent(s, m.of, ((m.rows - 1) * m.ld + m.cols) * 2);
+        s->p->map[s->p->n_maps++] = m;
+}
+
 static void parse_zero(Parse *s)
 {
         Zero z = { .at = parse_arena_ref(s, "place to clear") };
@@ -242,6 +285,8 @@ static void parse_run(Parse *s, Prog *g)
         Run r = { .kernel = (int)k - 1, .arg = s->ref };
         if (words_keyword(w, "grid"))
                 r.grid = parse_expr(s, "grid", g, INT32_MAX, &grid);
+        if (words_optional(w, "sm90"))
+                r.grid90 = parse_expr(s, "grid on sm_90a", g, INT32_MAX, &grid);
         if (words_keyword(w, "args"))
                 while (!w->code && (word = words_next(w))) {
                         *s->ref++ = parse_ref(s, word);
@@ -252,6 +297,8 @@ static void parse_run(Parse *s, Prog *g)
                 return;
         if (n != s->p->kernel[r.kernel].n_args)
                 words_fail(w, "%s takes %d arguments, %d are given", name, s->p->kernel[r.kernel].n_args, n);
+        else if (!r.grid90 != !s->p->kernel[r.kernel].threads90)
+                words_fail(w, "%s and its run do not agree about sm_90a", name);
         else if (r.arg[0].arena != REF_RT)
                 words_fail(w, "the first argument of %s must be rt", name);
         g->run[g->n_run++] = r;
@@ -310,12 +357,16 @@ static void parse_text(Parse *s)
                         parse_kernel(s);
                 else if (!strcmp(word, "early"))
                         parse_early(s);
+                else if (!strcmp(word, "sm90"))
+                        parse_sm90(s);
+                else if (!strcmp(word, "map"))
+                        parse_map(s);
                 else if (!strcmp(word, "zero"))
                         parse_zero(s);
                 else if (!strcmp(word, "program"))
                         parse_prog(s);
                 else
-                        words_fail(w, "'%.60s' is not arena, kernel, zero or program", word);
+                        words_fail(w, "'%.60s' is not arena, kernel, map, zero or program", word);
         }
 }
 
@@ -346,6 +397,7 @@ static size_t lay_out(Parse *s, char *mem, const char *text, size_t size)
         s->p->kernel = carve(mem, &at, kernels + 1, sizeof *s->p->kernel);
         s->p->prog = carve(mem, &at, text_count(text, size, "program") + 1, sizeof *s->p->prog);
         s->p->zero = carve(mem, &at, text_count(text, size, "zero") + 1, sizeof *s->p->zero);
+        s->p->map = carve(mem, &at, text_count(text, size, "map") + 1, sizeof *s->p->map);
         return at;
 }
 

@@ -30,6 +30,8 @@ typedef struct KernelDef {
         int      threads, n_args;
         unsigned smem;                  /* bytes of dynamic shared memory */
         int      early;                 /* may start before the launch before it has ended */
+        int      threads90;             /* 0, or the block on sm_90a, of which a multiprocessor runs one ... */
+        unsigned smem90;                /* ... with so many bytes */
         double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
 } KernelDef;
 
@@ -44,6 +46,7 @@ typedef struct Io {
 typedef struct Run {
         int         kernel;             /* index in Program.kernel */
         const char *grid;               /* expression */
+        const char *grid90;             /* on sm_90a, where the kernel has threads90; else NULL */
         const Ref  *arg;                /* n_args of the kernel */
 } Run;
 
@@ -56,11 +59,19 @@ typedef struct Prog {
 
 typedef struct Zero { Ref at; uint64_t size; } Zero;
 
+/* A tensor map to be made at `at`, for a matrix of 16-bit elements at `of`. */
+typedef struct MapDef {
+        Ref      at, of;
+        int      f16;                   /* else bf16 */
+        uint64_t rows, cols, ld;        /* elements */
+} MapDef;
+
 typedef struct Program {
         ArenaDef  *arena;  int n_arenas;
         KernelDef *kernel; int n_kernels;
         Prog      *prog;   int n_progs;
         Zero      *zero;   int n_zeros;
+        MapDef *map;    int n_maps;
         void      *mem;
 } Program;
 

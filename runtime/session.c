@@ -107,6 +107,13 @@ static int fill_arenas(Session *s, Err *e)
                         return err_set(e, TGC_BAD_FILE, "section consts does not fit arena const");
                 code = dev_upload(s->d, s->arena[a].mem, c->data, c->size, e);
         }
+        for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
+                const MapDef *m = &s->p.map[i];
+                _Alignas(64) char map[128];
+                void *matrix = ref_mem(s, m->of);
+                if (matrix && !(code = dev_tensor_map(s->d, map, m, matrix, e)))
+                        code = dev_upload(s->d, ref_mem(s, m->at), map, sizeof map, e);
+        }
         for (int i = 0; i < s->p.n_zeros && !code; i++) {
                 void *mem = ref_mem(s, s->p.zero[i].at);
                 if (mem && !s->arena[s->p.zero[i].at.arena].borrowed)
@@ -309,7 +316,7 @@ static int launch_all(Session *s, const Prog *g, int B, int T, bool marks, Err *
         int code = TGC_OK;
         for (int r = 0; r < g->n_run && !code; r++) {
                 const Run *run = &g->run[r];
-                int64_t grid = cpu ? 1 : expr_eval(run->grid, B, T);
+                int64_t grid = cpu ? 1 : expr_eval(run->grid90 && dev_sm90(s->d) ? run->grid90 : run->grid, B, T);
                 if (marks)
                         code = dev_mark(s->d, r, e);
                 if (!code)

@@ -71,6 +71,15 @@ bool words_keyword(Words *w, const char *word)
         return false;
 }
 
+bool words_optional(Words *w, const char *word)
+{
+        size_t n = strlen(word);
+        if (!w->at || strncmp(w->at, word, n) || (w->at[n] && w->at[n] != ' '))
+                return false;
+        words_next(w);
+        return true;
+}
+
 bool text_int(const char *s, uint64_t max, uint64_t *value)
 {
         uint64_t x = 0;

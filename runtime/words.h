@@ -25,6 +25,7 @@ int   words_fail(Words *w, const char *fmt, ...) __attribute__((format(printf, 2
 
 char *words_need(Words *w, const char *name);                   /* a word, or fails with ""; never NULL */
 bool  words_keyword(Words *w, const char *word);                /* exactly this word, or fails */
+bool  words_optional(Words *w, const char *word);               /* taken if it is this word */
 uint64_t words_int(Words *w, const char *name, uint64_t max);   /* a decimal number up to max, or fails with 0 */
 double   words_real(Words *w, const char *name);                /* a finite number, or fails with 0 */
 void     words_end(Words *w);                                   /* nothing may be left on the line */

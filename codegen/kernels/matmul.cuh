@@ -314,15 +314,15 @@ struct TailCalls {
         }
 };
 
-/* A warp's fragments to the tail, whose reads run a few calls ahead of its stores. */
-template <class Tile, class Tail>
+/* A warp's fragments to the tail, whose reads run a few calls ahead of its stores: SPARE times 16 bytes at most. */
+template <class Tile, int SPARE = 6, class Tail>
 TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
                       const Tail &tail)
 {
         constexpr int MOST = Tile::WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
         typedef TailCalls<Tile, V> Calls;
         typedef TailReads<Tail, V> Reads;
-        constexpr int FIT = Reads::N ? 6 / Reads::N : 1, AHEAD = FIT < 1 ? 1 : FIT > 4 ? 4 : FIT;
+        constexpr int FIT = Reads::N ? SPARE / Reads::N : 1, AHEAD = FIT < 1 ? 1 : FIT > 4 ? 4 : FIT;
         Reads reads[AHEAD];
 
 #pragma unroll

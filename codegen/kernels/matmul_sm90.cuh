@@ -28,7 +28,7 @@
  * Per way of loading:
  *      _task         one tile per block                     tiles: matmul_tiles<Tile>(M, N), cluster tiles: 1/CLUSTER
  *      _persistent   tiles first, first + step, ...         loads of a tile run under the tail of the one before
- *      _split_task   as matmul_split_task, sum with splitk_reduce_task
+ *      _split, _split_task   as matmul_split_task, sum with splitk_reduce_task
  *      _stream_task  weight gradients: `workers` blocks (clusters) take equal runs of all tiles'
  *                    K-steps; parts in ws, stream_reduce_task sums them in order and runs the tail
  *
@@ -50,6 +50,7 @@
 #define TGC_MATMUL_SM90_CUH
 
 #include "matmul.cuh"
+#ifdef TGC_SM90A
 
 /* ---- tile shapes -------------------------------------------------------- */
 
@@ -113,24 +114,24 @@ struct TileWork {
         __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
 };
 
-/* One tile of one split, as matmul_split_task numbers them; splits <= K-steps. */
+/* Tiles of splits, as matmul_split_task numbers them: first, first + step, ...; splits <= K-steps. */
 template <class Tile, int V>
 struct SplitWork {
-        int M, N, K, splits, tile;
+        int M, N, K, splits, first, step;
         float *ws;                      /* (splits, M, N) */
 
-        __device__ __forceinline__ int split() const { return tile / matmul_tiles<ClusterTile<Tile>>(M, N); }
+        __device__ __forceinline__ int tiles() const { return matmul_tiles<ClusterTile<Tile>>(M, N); }
         __device__ __forceinline__ bool get(int i, Piece &p) const
         {
-                const int s = split(), steps = k_steps<Tile>(K);
-                const TileAt at = tile_at<ClusterTile<Tile>>(tile - s * matmul_tiles<ClusterTile<Tile>>(M, N), M, N);
+                const int t = first + i * step, s = t / tiles(), steps = k_steps<Tile>(K);
+                const TileAt at = tile_at<ClusterTile<Tile>>(t - s * tiles(), M, N);
                 p.m = at.m, p.n = at.n;
                 p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
-                return i == 0;
+                return s < splits;
         }
-        __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int) const
+        __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int i) const
         {
-                return { ws + (long)split() * M * N, N };
+                return { ws + (long)((first + i * step) / tiles()) * M * N, N };
         }
 };
 
@@ -439,6 +440,7 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
 TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
 {
         constexpr int MI = Tile::WM / 64, KS = Tile::BK / 16;
+        constexpr int SPARE = MI * Tile::BN / 2 > 160 ? 2 : 6;          /* registers left beside the sums */
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
         const int part = Tile::SHARE == 2 ? consumer : 0;
         const int row0 = (Tile::CLUSTER > 1 ? (int)cluster_rank() * Tile::BM : 0) + part * Tile::WM + warp * 16;
@@ -487,7 +489,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
                         wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
 #pragma unroll
                 for (int m = 0; m < MI; m++)
-                        mma_tail<WarpShare<Tile>>(acc[m], p.m + row0 + m * 64, p.n, M, N, work.tail_of(p, i));
+                        mma_tail<WarpShare<Tile>, SPARE>(acc[m], p.m + row0 + m * 64, p.n, M, N, work.tail_of(p, i));
         }
 }
 
@@ -563,7 +565,7 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
 TGC_DEV void matmul_sm90_split_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
                                     float *ws, int tile, char *smem)
 {
-        const SplitWork<Tile, V> work = { M, N, K, splits, tile, ws };
+        const SplitWork<Tile, V> work = { M, N, K, splits, tile, matmul_tiles<Tile>(M, N) * splits, ws };
         matmul_sm90_run<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, smem, work);
 }
 
@@ -603,11 +605,12 @@ TGC_DEV void matmul_tma_task(const void *map_a, const void *map_b, int M, int N,
         matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, tile + 1, tile, 1, smem, tail);
 }
 
+/* Tiles of splits: first, first + step, ... */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V>
-TGC_DEV void matmul_tma_split_task(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
-                                   int tile, char *smem)
+TGC_DEV void matmul_tma_split(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
+                              int first, int step, char *smem)
 {
-        const SplitWork<Tile, V> work = { M, N, K, splits, tile, ws };
+        const SplitWork<Tile, V> work = { M, N, K, splits, first, step, ws };
         matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
 }
 
@@ -658,4 +661,5 @@ TGC_DEV void stream_reduce_task(const float *ws, int workers, int M, int N, int 
         tail(row, col, sum);
 }
 
+#endif
 #endif

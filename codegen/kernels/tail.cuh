@@ -20,11 +20,27 @@ TGC_DEV void accumulate(float *p, float (&v)[V], bool add)
 
 TGC_DEV void accumulate(float *p, float v, bool add) { *p = add ? *p + v : v; }
 
+/* What no kernel of the program writes: reading it need not wait for stores. */
+template <class T> TGC_DEV T fixed(const T *p) { return __ldg(p); }
+
+/* Sine and cosine for rotations.  With 16-bit storage by the special function unit, good to 1e-6 on one
+ * turn; whole turns are subtracted first, in two steps.  (A library call for large x would be inlined at every
+ * use, and x, a product rounded to float, is by then less exact than this.) */
+TGC_DEV void sine_cosine(float x, float *s, float *c)
+{
+#if TGC_FAST_MATH
+        const float turns = rintf(x * 0.1591549431f);
+        __sincosf(fmaf(turns, -0.0019353072f, fmaf(turns, -6.28125f, x)), s, c);
+#else
+        sincosf(x, s, c);
+#endif
+}
+
 /* Rotate a pair by pos * freq (negative pos: back). */
 TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y1)
 {
         float s, c;
-        sincosf(pos * freq, &s, &c);
+        sine_cosine(pos * freq, &s, &c);
         *y0 = x0 * c - x1 * s;
         *y1 = x0 * s + x1 * c;
 }

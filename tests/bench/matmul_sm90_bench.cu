@@ -31,7 +31,7 @@
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-#define TILE90(name, bm, bn, share, stages, cluster, threads, smem) \
+#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
                       && name::CLUSTER == cluster && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/matmul_tiles_sm90.def"
@@ -133,7 +133,7 @@ __device__ __forceinline__ void run_body(const Args &g, char *smem)
         else if constexpr (PATH == TMA && MODE == ADDED)
                 matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, added);
         else if constexpr (PATH == TMA && MODE == SPLIT)
-                matmul_tma_split_task<T, Tile, TA, TB, 4>(a, b, M, N, K, g.n, g.ws, at, smem);
+                matmul_tma_split<T, Tile, TA, TB, 4>(a, b, M, N, K, g.n, g.ws, at, step, smem);
         else if constexpr (PATH == TMA)
                 matmul_tma_stream_task<T, Tile, TA, TB>(a, b, M, N, K, g.n, g.ws, at, smem);
         else if constexpr (MODE == TASK)

@@ -1,0 +1,97 @@
+/* gen_matmul_sm90.c: a product's branch for sm_90a (kernels/matmul_sm90.cuh).
+ *
+ * A plan serves every GPU, so a kernel keeps its portable body and launch, and gets a second
+ * body under TGC_SM90A with a launch of its own (On90): operands come through tensor maps,
+ * blocks stay and take tile after tile.
+ *
+ *      #ifdef TGC_SM90A
+ *              matmul_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
+ *      #else
+ *              matmul_task<bf16, W128x128x64, ...>(a.x, ...);
+ *      #endif */
+#include "codegen.h"
+
+/* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c). */
+enum { SMS = 132, LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
+
+static const Tile90 tiles[] = {
+#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) { #name, bm, bn, share, cluster, threads, smem, ps },
+#include "matmul_tiles_sm90.def"
+#undef TILE90
+};
+
+enum { N_TILES = sizeof tiles / sizeof *tiles };
+
+/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
+ * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile about half of that shows, the
+ * rest hides under the other's products (LEAD); where they take turns all of it may hide, but tiles whose sums leave no
+ * registers for reading ahead read slowly. */
+static double time90(const Tile90 *t, const Product90 *p, int splits)
+{
+        int64_t n = (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn) * splits, most = (n + SMS - 1) / SMS;
+        double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
+        double tail = 1.4e-4 * t->bm * t->bn * (splits > 1 ? 4 : p->tail_bytes), each;
+        if (t->share == 2)
+                each = main + 0.3 * tail;
+        else
+                each = (main + tail * (p->reads && t->bn > 128 ? 2.6 : 1)) / 2;
+        each = each > main ? each : main;
+        double us = 3 + (double)most * each + (t->share == 1 ? tail : 0);
+        return splits > 1 ? us + 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 1.5e6) : us;
+}
+
+/* What tile_pick's choice takes; its own estimate has the tail of a plain store. */
+static double time_elsewhere(const Tile *t, const Product90 *p, int splits)
+{
+        int64_t n = (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn) * splits, most = (n + SMS - 1) / SMS;
+        double tail = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->tail_bytes - 2);
+        return tile_us(t, p->M, p->N, p->K, 1, splits) + (double)most * tail;
+}
+
+const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits)
+{
+        const Tile90 *best = NULL;
+        double us = time_elsewhere(other, p, other_splits);
+        *splits = 1;
+        if (p->dt == DT_F32 || p->align < 16 || us < LEAST_US)
+                return NULL;
+        for (int i = 0; i < N_TILES; i++)
+                for (int s = 1; s == 1 || (other_splits > 1 && s <= MOST_SPLITS && p->K / s >= LEAST_K); s++) {
+                        double here = time90(&tiles[i], p, s);
+                        if (tiles[i].cluster == 1 && here < us)
+                                best = &tiles[i], us = here, *splits = s;
+                }
+        return best;
+}
+
+bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
+{
+        Access a;
+        Dim d;
+        if (!access_of(e->g, e->place, r, &a) || !access_rows(&a, &d))
+                return false;
+        *s = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[NODE(e->g, a.base)->type.dt] };
+        *ld = dim_most(e, d);
+        return true;
+}
+
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws)
+{
+        Emit *e = b->e;
+        const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
+                        w = { p->w, p->dt, p->tb ? p->N : p->K, p->tb ? p->K : p->N, p->ldw };
+        const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
+        const char *how = arena_fmt(e->tmp, "<%s, %s, %s, %s", c_type(p->dt), t->name, p->ta ? "true" : "false",
+                                   p->tb ? "true" : "false");
+        long long M = p->M, N = p->N, K = p->K, n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn);
+        b->include = "matmul_sm90";
+        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", n * splits) };
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        if (splits > 1)
+                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, (int)gridDim.x, smem);",
+                           how, ma, mw, M, N, K, splits, ws);
+        else
+                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %lld, %lld, %lld, %lld, tile, (int)gridDim.x, smem, "
+                              "tail);", how, ma, mw, M, N, K, n);
+        text_add(&b->body, "#else\n");
+}

@@ -224,6 +224,7 @@ static void forward(Emit *e, const Group *gr)
                 while (splits < 32 && blocks * splits < 264 && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
+                b.waits = true;
                 /* one row a block: many warps reach further into the cache at once than the first split; more
                  * rows keep a warp busy with arithmetic, and more blocks serve better */
                 b.threads = r == 1 ? 512 : 128;

@@ -38,11 +38,39 @@ struct AttDecodeShape {
         static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
         static constexpr int UNROLL = Tile::ROWS * CV <= 32 ? 4 : 2;    /* such reads in flight      */
         static constexpr int STEP = WARPS * KEYS * UNROLL;
+        /* a block more, and the merge, cost more time than another step */
+        static constexpr int LEAST = Tile::ROWS == 1 ? 2 * STEP : STEP;
         static constexpr int SMEM = WARPS * Tile::ROWS * att_record<Att>() * 4;
 };
 
 template <class E, class Att, class Tile>
 __host__ __device__ constexpr int attention_decode_smem() { return AttDecodeShape<E, Att, Tile>::SMEM; }
+
+/* The keys [s0, s1) of a split, equal parts of those that any row attends, and how many splits have any. */
+struct AttPart { int s0, s1, parts; };
+
+template <class E, class Att, class Tile>
+TGC_DEV AttPart att_part(int pos, int T, int split)
+{
+        constexpr int LEAST = AttDecodeShape<E, Att, Tile>::LEAST;
+        const int lo = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0, hi = pos + T;
+        const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + LEAST - 1) / LEAST * LEAST;
+        const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
+        return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
+}
+
+/* Before the wait: the part's keys and values come into L2.  Only the last one is still being written, and if even
+ * the position is not yet this step's, other lines of the cache come. */
+template <class E, class Att, class Tile>
+TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, long v_step)
+{
+        for (int s = at.s0 + (int)threadIdx.x; s < at.s1; s += Tile::THREADS)
+#pragma unroll
+                for (int d = 0; d < Att::D; d += 128 / (int)sizeof(E)) {
+                        prefetch_l2(k + s * k_step + d);
+                        prefetch_l2(v + s * v_step + d);
+                }
+}
 
 /* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
  * The factors for each; both 0 where neither has seen a key. */
@@ -99,13 +127,14 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         const int split = tile % SPLITS, r0 = tile / SPLITS % groups * ROWS;
         const int hk = tile / SPLITS / groups % Att::K, b = tile / SPLITS / groups / Att::K;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x % L::LANES, key = (threadIdx.x & 31) / L::LANES;
+        const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
+        /* past the L1 cache, which might keep an old position */
+        const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
+        att_fetch<E, Att, Tile>(att_part<E, Att, Tile>(early, T, split), k, in.sk.t, v, in.sv.t);
+        pdl_wait();
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T);
-
-        /* the part of this split: equal numbers of steps of the keys that any row attends */
-        const int lo = hd.first_key(0), hi = hd.end_key(T);
-        const int chunk = ((hi - lo + SPLITS - 1) / SPLITS + Sh::STEP - 1) / Sh::STEP * Sh::STEP;
-        const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
-        const int parts = hi > lo ? (hi - lo + chunk - 1) / chunk : 1;
+        const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
+        const int s0 = at.s0, s1 = at.s1, parts = at.parts;
         if (split >= parts)
                 return;
 
@@ -123,7 +152,6 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 if (row)
                         L::read(q[r], in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h, lane);
         }
-        const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
 
         for (int n0 = s0 + warp * Sh::KEYS * U + key; n0 - key < s1; n0 += Sh::STEP) {
                 float kx[U][Sh::CV], vx[U][Sh::CV], x[ROWS][U];

@@ -266,22 +266,26 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *nex
         /* 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory */
         constexpr int WIDE = 16 / (int)sizeof(T), N = V % WIDE == 0 ? WIDE : 1;
         const bool wide = ld % WIDE == 0;
-        u64 best = 0;
+        float most = -INFINITY;                 /* of this thread's, the first of equal ones */
+        int at = (int)threadIdx.x * (wide ? N : 1);
+        const int first = at;
 #pragma unroll 4
-        for (int i = (int)threadIdx.x * N; wide && i < V; i += THREADS * N) {
+        for (int i = first; wide && i < V; i += THREADS * N) {
                 float v[N];
                 load<N>(v, x + i);
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                        u64 k = order_key_at(v[j], i + j);
-                        best = k > best ? k : best;
+                        at = v[j] > most ? i + j : at;
+                        most = v[j] > most ? v[j] : most;
                 }
         }
 #pragma unroll 8
-        for (int i = (int)threadIdx.x; !wide && i < V; i += THREADS) {
-                u64 k = order_key_at(to_float(x[i]), i);
-                best = k > best ? k : best;
+        for (int i = first; !wide && i < V; i += THREADS) {
+                const float v = to_float(x[i]);
+                at = v > most ? i : at;
+                most = v > most ? v : most;
         }
+        const u64 best = first < V ? order_key_at(most, at) : 0;
         u64 top = block_max_u64<THREADS>(best, (u64 *)smem);
         float max = order_value((unsigned)(top >> 32));
         token = order_index(top);

@@ -245,7 +245,15 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 typedef struct Tile90 { const char *name; int bm, bn, share, cluster, threads, smem, ps; } Tile90;
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some. */
-typedef struct Product90 { DType dt; bool ta, tb; Slot a, w; int64_t lda, ldw, M, N, K; int align; double tail_bytes; bool reads; } Product90;
+typedef struct Product90 {
+        DType   dt;
+        bool    ta, tb;
+        Slot    a, w;
+        int64_t lda, ldw, M, N, K;
+        int     align;
+        double  tail_bytes;
+        bool    reads;
+} Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */

@@ -307,7 +307,8 @@ static double slot_bytes(F *f)
 {
         double b = 0;
         for (int i = 0; i < f->n_load; i++)             /* what is the same in all rows is read once */
-                b += f->load[i].scalar ? 0 : (of_row(&f->load[i]) ? f->elems : (double)f->f->n) * dt_size[f->load[i].dt];
+                if (!f->load[i].scalar)
+                        b += (of_row(&f->load[i]) ? f->elems : (double)f->f->n) * dt_size[f->load[i].dt];
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];

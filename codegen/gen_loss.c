@@ -68,7 +68,7 @@ static void fix_maxv(Build *b, int v)
                 p[7] = (char)('0' + v);
 }
 
-/* One product of the chunk: M x N over K; text of both operands, and their places; bytes the tail moves per element. */
+/* One product of the chunk: M x N over K; text of both operands, their places, bytes the tail moves per element. */
 static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
                     bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
 {
@@ -81,7 +81,8 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
                 int splits;
-                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes, tail_bytes > 4 };
+                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
+                                      tail_bytes > 4 };
                 const Tile90 *t90 = tile90_pick(&p, t, 1, &splits);
                 build_line(b, "\1_tail tail = { a };");
                 if (t90)
@@ -188,7 +189,8 @@ static void logits(Loss *l)
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
-                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x), place_of(l, l->w), dt_size[l->dt]);
+                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x), place_of(l, l->w),
+                dt_size[l->dt]);
 }
 
 static void losses(Loss *l, bool grad)
@@ -323,7 +325,8 @@ static void grad_w(Loss *l, int index)
         int64_t m = (l->C | x.align);
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
-                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), scratch_slot(l), chunk_of(l, l->x), l->first ? 4 : 8);
+                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), scratch_slot(l), chunk_of(l, l->x),
+                l->first ? 4 : 8);
 }
 
 static void grad_bias(Loss *l, int index)

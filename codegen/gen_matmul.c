@@ -287,8 +287,8 @@ static void matmul(Emit *e, const Group *gr)
                 build_line(&r, "\1_tail tail = { a };");
                 const char *parts = arena_fmt(e->tmp, "%d", splits);
                 if (t90 && splits90 != splits) {
-                        text_add(&r.body, "#ifdef TGC_SM90A\n        enum { PARTS = %d };\n#else\n        enum { PARTS = %d };\n"
-                                          "#endif\n", splits90, splits);
+                        text_add(&r.body, "#ifdef TGC_SM90A\n        enum { PARTS = %d };\n#else\n"
+                                          "        enum { PARTS = %d };\n#endif\n", splits90, splits);
                         parts = "PARTS";
                 }
                 build_line(&r, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, Mc, Nc);

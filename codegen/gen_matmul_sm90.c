@@ -15,7 +15,8 @@
 enum { SMS = 132, LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
 
 static const Tile90 tiles[] = {
-#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) { #name, bm, bn, share, cluster, threads, smem, ps },
+#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) \
+        { #name, bm, bn, share, cluster, threads, smem, ps },
 #include "matmul_tiles_sm90.def"
 #undef TILE90
 };
@@ -32,7 +33,7 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double tail = 1.4e-4 * t->bm * t->bn * (splits > 1 ? 4 : p->tail_bytes), each;
         if (t->share == 2)
-                each = main + 0.3 * tail;
+                each = main + (p->reads ? 0.42 : 0.3) * tail;
         else
                 each = (main + tail * (p->reads && t->bn > 128 ? 2.6 : 1)) / 2;
         each = each > main ? each : main;
@@ -88,10 +89,10 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", n * splits) };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (splits > 1)
-                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, (int)gridDim.x, smem);",
-                           how, ma, mw, M, N, K, splits, ws);
+                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, "
+                              "(int)gridDim.x, smem);", how, ma, mw, M, N, K, splits, ws);
         else
-                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %lld, %lld, %lld, %lld, tile, (int)gridDim.x, smem, "
-                              "tail);", how, ma, mw, M, N, K, n);
+                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %lld, %lld, %lld, %lld, tile, (int)gridDim.x, "
+                              "smem, tail);", how, ma, mw, M, N, K, n);
         text_add(&b->body, "#else\n");
 }

@@ -38,8 +38,6 @@ struct AttDecodeShape {
         static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
         static constexpr int UNROLL = Tile::ROWS * CV <= 32 ? 4 : 2;    /* such reads in flight      */
         static constexpr int STEP = WARPS * KEYS * UNROLL;
-        /* a block more, and the merge, cost more time than another step */
-        static constexpr int LEAST = Tile::ROWS == 1 ? 2 * STEP : STEP;
         static constexpr int SMEM = WARPS * Tile::ROWS * att_record<Att>() * 4;
 };
 
@@ -52,9 +50,9 @@ struct AttPart { int s0, s1, parts; };
 template <class E, class Att, class Tile>
 TGC_DEV AttPart att_part(int pos, int T, int split)
 {
-        constexpr int LEAST = AttDecodeShape<E, Att, Tile>::LEAST;
+        constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP;
         const int lo = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0, hi = pos + T;
-        const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + LEAST - 1) / LEAST * LEAST;
+        const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + STEP - 1) / STEP * STEP;
         const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
         return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
 }

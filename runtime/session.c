@@ -349,8 +349,8 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
         if (B < 1 || T < 1 || B > g->B || T > g->T)
                 return err_set(e, TGC_USAGE, "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name, g->B,
                                g->T, B, T);
-        if (s->rt.B != B || s->rt.T != T) {
-                s->rt.B = B;
+        if ((s->rt.B != B || s->rt.T != T) && strcmp(name, "update")) {        /* which has no use for them: */
+                s->rt.B = B;                                                    /* a step uploads Rt once */
                 s->rt.T = T;
                 s->rt_changed = true;
         }

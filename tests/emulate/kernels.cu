@@ -351,6 +351,18 @@ TEST(cp_async_sizes_and_zero_fill)
         }
 }
 
+TEST(surplus_threads_leave)
+{
+        int *y = shared_memory<int>(192);
+        for (int i = 0; i < 192; i++)
+                y[i] = -1;
+        LAUNCH(k_surplus, 2, 96, 384, zero_rt(), y);
+        for (int i = 0; i < 96; i++) {
+                CHECK(y[i] == (i < 32 ? 31 - i : -1));
+                CHECK(y[96 + i] == 95 - i);
+        }
+}
+
 /* ---- what only the emulator can show ----------------------------------- */
 
 #ifdef TGC_EMULATE
@@ -374,6 +386,7 @@ TEST(names_divergent_barriers)
         expect_failure("w_two_places", "while others wait at wrong.cuh:");
         expect_failure("w_early_exit", "thread 40");
         expect_failure("w_early_exit", "wrong.cuh:");
+        expect_failure("w_surplus_exit", "thread 40");
         expect_failure("w_left_arrivals", "32 of 64 arrivals at named barrier 3");
         expect_failure("w_named", "nobody can go on");
 }

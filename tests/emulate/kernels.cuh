@@ -377,3 +377,18 @@ extern "C" __global__ void k_cp_async(const Rt *, unsigned *y, const unsigned *x
         pdl_launch();
 }
 TGC_KERNEL(k_cp_async, 3)
+
+/* As in a kernel of several pieces: one block keeps 32 of its threads, which meet at barriers alone. */
+extern "C" __global__ void k_surplus(const Rt *, int *y)
+{
+        TGC_SMEM(smem);
+        int *s = (int *)smem, i = (int)threadIdx.x, n = (int)blockDim.x;
+        if (blockIdx.x == 0) {
+                TGC_SURPLUS(32);
+                n = 32;
+        }
+        s[i] = i;
+        __syncthreads();
+        y[blockIdx.x * blockDim.x + i] = s[n - 1 - i];
+}
+TGC_KERNEL(k_surplus, 2)

@@ -20,6 +20,7 @@ TGC_KERNEL(w_two_places, 2)
 
 WRONG(w_half_barrier, if (i < 32) __syncthreads(); y[i] = i;)
 WRONG(w_early_exit, if (i == 40) return; __syncthreads(); y[i] = i;)
+WRONG(w_surplus_exit, TGC_SURPLUS(48); if (i == 40) return; __syncthreads(); y[i] = i;)
 WRONG(w_missing_lane, if (i != 7) y[i] = __shfl_xor_sync(0xffffffffu, i, 1);)
 WRONG(w_own_lane, y[i] = __shfl_sync(0x7fffffffu, i, 0);)
 WRONG(w_outside_mask, if (i < 16) y[i] = __shfl_sync(0x0000ffffu, i, 20);)

@@ -285,16 +285,17 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
 {
         const Functor *t = &l->gr->tail[index];
         Emit *e = l->e;
+        const char *yes = is_cuda(e) ? "true" : "1", *no = is_cuda(e) ? "false" : "0";
         for (int i = 0; i < t->n_nodes; i++) {
                 const Node *a = NODE(e->g, t->node[i]);
                 if (a->op == OP_ACCUM) {
-                        *flag = !l->first || a->a.accum.more ? "true"
+                        *flag = !l->first || a->a.accum.more ? yes
                                 : is_cuda(e)                 ? "a.rt->micro > 0"
                                                              : "a->rt->micro > 0";
                         return arg_grad(e, &b->args, a->in[0]);
                 }
         }
-        *flag = l->first ? "false" : "true";
+        *flag = l->first ? no : yes;
         return arg_of(e, &b->args, out, true);
 }
 

@@ -371,13 +371,10 @@ void *so_symbol(const SharedObject *so, const char *name)
 
 void so_close(SharedObject *so)
 {
-#ifndef __SANITIZE_ADDRESS__    /* the leak checker walks the thread-local storage of closed libraries, and falls; its
-                                 * file then stays open as well, since the next one must have another name */
         if (so->handle)
                 dlclose(so->handle);
         if (so->handle && so->fd >= 0)
                 close(so->fd);
-#endif
         *so = (SharedObject){ 0, -1 };
 }
 

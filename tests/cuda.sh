@@ -67,6 +67,10 @@ check() {
         # of which the evaluator must choose too
         try "check naive_moe 12x768: compile" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda -o "$out/moe.plan"
         try "check naive_moe 12x768 says 200 tokens" $tgc check "$out/moe.plan" --tokens 16 --greedy 200 --device cuda
+        # a loss of several chunks, long enough for the second form that products have on sm_90a
+        for v in 8200 8193; do
+                try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda
+        done
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

@@ -65,7 +65,7 @@ bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
 /* A head that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
 typedef struct NormHead { Functor before, gain; Ref norm; } NormHead;
 bool   norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out);       /* false: no norm in it */
-int64_t matvec_m(const Graph *g, Ref matmul);                           /* rows, where the matrix-vector kernel takes it; else 0 */
+int64_t matvec_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
 int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
 bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
@@ -75,7 +75,8 @@ enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
 
 /* A buffer a kernel reads or writes. */
 typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT, SLOT_MAP } SlotKind;
-typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;     /* node ref, param ref, work index; or an arena; off in bytes */
+/* id: node, parameter, work or map; or an arena's name.  off in bytes. */
+typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;
 
 /* A 16-bit matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart. */
 typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
@@ -84,7 +85,8 @@ typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMa
  * multiprocessor, at most `grid` of them.  threads 0: as everywhere. */
 typedef struct On90 { int threads, smem; const char *grid; } On90;
 
-typedef struct Work { Dim elems; int size; const char *keep; } Work;    /* scratch between launches of one group; keep: its name, lives on, starts as zeros */
+/* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
+typedef struct Work { Dim elems; int size; const char *keep; } Work;
 
 /* What a launch does with an argument.  Of a concat's storage a launch may write some parts
  * alone: columns lo to hi; hi 0: any of it. */

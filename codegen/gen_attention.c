@@ -119,7 +119,9 @@ static void describe(Att *t, Build *b, const char *lse)
         }
         if (a->att.alibi && extra)
                 slopes = plain_arg(e, b, extra);
-        const char *id = a->att.p ? arena_fmt(e->tmp, "(unsigned)*a.%s", arg_int(e, &b->args, (int)a->att.id, "drop_id")) : "0";
+        const char *id = "0";
+        if (a->att.p)
+                id = arena_fmt(e->tmp, "(unsigned)*a.%s", arg_int(e, &b->args, (int)a->att.id, "drop_id"));
         if (cuda) {
                 text_add(&b->decl,
                          "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
@@ -237,7 +239,8 @@ static void forward(Emit *e, const Group *gr)
                 build_line(&b, "\1_tail tail = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";
                 if (splits > 1) {
-                        int work = work_new(e, DIM(B * T * t.H * splits * record), 4), count = work_keep(e, DIM(B * groups), 4, "attention_done");
+                        int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
+                        int count = work_keep(e, DIM(B * groups), 4, "attention_done");
                         parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, "float", "parts"));
                         done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }

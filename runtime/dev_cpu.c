@@ -21,7 +21,8 @@ typedef struct CpuDevice {
 } CpuDevice;
 
 static const char *const flags[] = {
-        "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w", 0
+        "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp",
+        "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w", 0
 };
 
 static void object_key(const HostCc *cc, const Pack *units, const Pack *headers, char hex[33])

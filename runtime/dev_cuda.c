@@ -490,7 +490,8 @@ static const DevOps cuda_ops = {
         .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
         .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
         .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
-        .elapsed = cuda_elapsed, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end,
+        .elapsed = cuda_elapsed, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
+        .capture_end = cuda_capture_end,
         .replay = cuda_replay, .graph_free = cuda_graph_free
 };
 

@@ -234,7 +234,9 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem, ps; } Tile;
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
-double tile_us(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);      /* its estimate */
+double  tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);   /* its estimate */
+/* Tiles of bm x bn, of `parts` matrices M x N, that the busiest multiprocessor of an H100 gets. */
+int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts);
 typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
 bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m);             /* lead: batch axes */
 const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */

@@ -18,13 +18,18 @@ static const Tile tiles[] = {
 
 enum { N_TILES = sizeof tiles / sizeof *tiles };
 
+int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
+{
+        return ((M + bm - 1) / bm * ((N + bn - 1) / bn) * parts + SMS - 1) / SMS;
+}
+
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
  * other: products, and a tail that hides under the products of another block where two fit.  Parts
  * are written and read once, from L2 where they fit, by one more launch; of 16-bit products that
  * costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15). */
-static double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
+double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
-        int64_t n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch * splits, most = (n + SMS - 1) / SMS;
+        int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
         double tail = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
         double alone = most < t->min_blocks ? 1.1 : 1;          /* waits that another block would fill */
         double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + tail);
@@ -55,11 +60,6 @@ const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, 
         if (splits)
                 *splits = parts;
         return best;
-}
-
-double tile_us(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
-{
-        return tile_time(t, M, N, K, batch, splits);
 }
 
 int64_t dim_most(Emit *e, Dim d)

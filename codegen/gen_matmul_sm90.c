@@ -12,7 +12,7 @@
 #include "codegen.h"
 
 /* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c). */
-enum { SMS = 132, LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
+enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
 
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) \
@@ -29,7 +29,7 @@ enum { N_TILES = sizeof tiles / sizeof *tiles };
  * registers for reading ahead read slowly. */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
-        int64_t n = (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn) * splits, most = (n + SMS - 1) / SMS;
+        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double tail = 1.4e-4 * t->bm * t->bn * (splits > 1 ? 4 : p->tail_bytes), each;
         if (t->share == 2)
@@ -44,9 +44,9 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
 /* What tile_pick's choice takes; its own estimate has the tail of a plain store. */
 static double time_elsewhere(const Tile *t, const Product90 *p, int splits)
 {
-        int64_t n = (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn) * splits, most = (n + SMS - 1) / SMS;
+        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double tail = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->tail_bytes - 2);
-        return tile_us(t, p->M, p->N, p->K, 1, splits) + (double)most * tail;
+        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * tail;
 }
 
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits)

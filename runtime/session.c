@@ -107,6 +107,7 @@ static int fill_arenas(Session *s, Err *e)
                         return err_set(e, TGC_BAD_FILE, "section consts does not fit arena const");
                 code = dev_upload(s->d, s->arena[a].mem, c->data, c->size, e);
         }
+        /* once and for all: arenas move only where they are host memory (own_weights) */
         for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
                 const MapDef *m = &s->p.map[i];
                 _Alignas(64) char map[128];

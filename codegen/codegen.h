@@ -265,6 +265,11 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false:
  * goes on with the other one and ends it with #endif. */
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws);
 
+/* ---- gen_attention_sm90.c: attention's branches for sm_90a ---- */
+
+bool att90_fits(Emit *e, Ref r);        /* r (B,T,heads,D) can be read through a tensor map */
+const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap's initializer */
+
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 
 void gen_map(Emit *e, const Group *gr);

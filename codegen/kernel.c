@@ -183,8 +183,17 @@ const char *arg_int(Emit *e, Args *a, int value, const char *name)
         return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, reads);
 }
 
+static bool map_equal(const TensorMap *a, const TensorMap *b)
+{
+        return a->of.kind == b->of.kind && a->of.id == b->of.id && a->of.off == b->of.off && a->dt == b->dt &&
+               a->rows == b->rows && a->cols == b->cols && a->ld == b->ld;
+}
+
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
 {
+        for (int i = 0; i < a->n; i++)
+                if (a->slot[i].kind == SLOT_MAP && map_equal(&e->map[a->slot[i].id], m))
+                        return a->name[i];
         if (e->n_map == e->cap_map) {
                 e->cap_map = e->cap_map ? e->cap_map * 2 : 64;
                 e->map = realloc(e->map, (size_t)e->cap_map * sizeof *e->map);

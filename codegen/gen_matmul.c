@@ -26,7 +26,8 @@ int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
  * other: products, and a tail that hides under the products of another block where two fit.  Parts
  * are written and read once, from L2 where they fit, by one more launch; of 16-bit products that
- * costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15). */
+ * costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small, and
+ * what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
@@ -35,7 +36,7 @@ double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, 
         double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + tail);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
-                us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts / (parts < 32e6 ? 5e6 : 1.5e6);
+                us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts / (parts >= 32e6 ? 1.5e6 : *t->cls == 'F' ? 2.5e6 : 5e6);
         return us;
 }
 

@@ -16,12 +16,14 @@
 #include "codegen.h"
 #include <string.h>
 
-/* Blocks of a team: tiles, two a multiprocessor of the largest GPUs; light ones, eight.  A
+/* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
+ * multiprocessor, more where more do; light ones, eight a multiprocessor.  A
  * kernel with more shared memory than LIGHT_SMEM keeps tiles in registers, and is joined only by
- * blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
+ * others of as many threads: light ones would take the room of those.  Arguments of a kernel:
+ * PROGRAM_MAX_ARGS of the runtime. */
 enum { TILE_BLOCKS = 264, LIGHT_BLOCKS = 1056, LIGHT_SMEM = 16 << 10, MOST_ARGS = 250 };
 
-typedef struct Team { int level, *member, n, blocks, args; } Team;
+typedef struct Team { int level, *member, n, blocks, room, args; } Team;
 
 typedef struct Steps {
         Emit *e;
@@ -98,17 +100,25 @@ static void find_levels(Steps *s)
 
 static bool is_light(const Piece *p) { return p->smem <= LIGHT_SMEM; }
 
-static bool may_join(const Launch *l)
+/* Its blocks; of tiles more than two of which share a multiprocessor, so many pairs.  -1: B or T decide. */
+static int room_of(const Launch *l)
 {
         const Piece *p = l->piece[0];
         int64_t blocks = grid_count(l->grid);
-        return !p->waits && !p->on90.threads && blocks > 0 && blocks <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
+        return (int)(is_light(p) || p->min_blocks <= 2 || blocks < 0 ? blocks : (blocks * 2 + p->min_blocks - 1) / p->min_blocks);
+}
+
+static bool may_join(const Launch *l)
+{
+        const Piece *p = l->piece[0];
+        int room = room_of(l);
+        return !p->waits && !p->on90.threads && room > 0 && room <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */
 static bool agree(const Piece *a, const Piece *b)
 {
-        return a->fast == b->fast && ((is_light(a) && is_light(b)) || a->threads == b->threads);
+        return a->fast == b->fast && is_light(a) == is_light(b) && (is_light(a) || a->threads == b->threads);
 }
 
 static bool has_room(const Steps *s, const Team *t, int i)
@@ -122,7 +132,7 @@ static bool has_room(const Steps *s, const Team *t, int i)
                 light &= is_light(m->piece[0]);
         }
         return t->args + l->n_args <= MOST_ARGS &&
-               t->blocks + grid_count(l->grid) <= (light ? LIGHT_BLOCKS : TILE_BLOCKS);
+               t->room + room_of(l) <= (light ? LIGHT_BLOCKS : TILE_BLOCKS);
 }
 
 /* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
@@ -140,6 +150,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         }
         t->member[t->n++] = i;
         t->blocks += (int)grid_count(l->grid);
+        t->room += room_of(l);
         t->args += l->n_args;
         s->level[i] = t->level;
 }

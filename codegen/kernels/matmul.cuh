@@ -27,6 +27,7 @@
 
 #include "tgc.cuh"
 #include "ptx.cuh"
+#include "matmul_tf32.cuh"
 
 /* ---- tile shapes -------------------------------------------------------- */
 
@@ -38,7 +39,7 @@ struct HTile {
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;      /* of C, per warp */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2;
         static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
-        static constexpr bool SIMT = false, WGMMA = false;
+        static constexpr bool SIMT = false, WGMMA = false, TF32 = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "mma is 16x8x16, loaded as 16x16x16");
 };
 
@@ -67,7 +68,7 @@ struct FTile {
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
         static constexpr int LDA = BM + 4, LDB = BN + 4;                /* padded rows, in floats */
         static constexpr int SMEM = STAGES * BK * (LDA + LDB) * 4;
-        static constexpr bool SIMT = true, WGMMA = false;
+        static constexpr bool SIMT = true, WGMMA = false, TF32 = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
 };
 
@@ -93,6 +94,8 @@ typedef FTile<128, 128,  8, 4, 2, 2> F128x128x8;
 typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;
 typedef FTile< 32,  32, 32, 2, 2, 4> F32x32x32;
 typedef FTile< 16,  64, 32, 1, 4, 4> F16x64x32;
+typedef TTile< 64,  64, 32, 1, 4, 3> T64x64x32;
+typedef TTile< 32,  32, 64, 4, 4, 3> T32x32x64;
 
 /* ---- which tile --------------------------------------------------------- */
 
@@ -623,6 +626,8 @@ TGC_DEV void matmul_block(const T *a, long lda, RowsA rows_a, const T *b, long l
         const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
         if constexpr (Tile::SIMT)
                 fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+        else if constexpr (Tile::TF32)
+                tf32_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
 #ifdef TGC_SM90A
         else if constexpr (Tile::WGMMA)
                 wgmma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);

@@ -32,7 +32,7 @@ report() # NAME LIMIT_S COMMAND...
 tests="kernels rows_test matmul_test attention_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
-        for i in 1 2 3 4 5; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
+        for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
         build rows_bench tests/bench/rows_bench.cu -O3 &
         report torch 200 python3 tests/bench/torch_kernels.py
@@ -47,7 +47,7 @@ case $what in *check*)
         done
 esac
 case $what in *bench*)
-        for i in 1 2 3 4 5; do report matmul_$i 150 "$bin/matmul_$i"; done
+        for i in 1 2 3 4 5 6; do report matmul_$i 150 "$bin/matmul_$i"; done
         report attention_bench 150 "$bin/attention_bench"
         report rows_bench 150 "$bin/rows_bench"
         grep -h WRONG "$out"/*.txt

@@ -4,7 +4,7 @@
  *           -o matmul_bench tests/bench/matmul_bench.cu
  *      ./matmul_bench [part of a line's name]
  *
- * -DBENCH_PART=1 to 5 builds a part of the cases.
+ * -DBENCH_PART=1 to 6 builds a part of the cases.
  *
  * Every line is one shape with one tile; the fastest tile of a shape is marked *.
  * Inputs are fresh normal numbers each run.  A time is the median of five replays
@@ -250,7 +250,9 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define SPLIT(M, N, K, S) SK(bf16, W128x256x64, 1, 0, M, N, K, S) SK(bf16, W128x256x32, 1, 0, M, N, K, S) \
         SK(bf16, W128x128x64, 1, 0, M, N, K, S)
 #define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
-        MM(float, F16x64x32, TA, TB, M, N, K)
+        MM(float, T64x64x32, TA, TB, M, N, K) MM(float, T32x32x64, TA, TB, M, N, K) XTRA(TA, TB, M, N, K)
+#define PARTS(M, N, K, S) SK(float, F32x32x32, 1, 0, M, N, K, S) SK(float, F64x64x16, 1, 0, M, N, K, S) \
+        SK(float, T32x32x64, 1, 0, M, N, K, S) SK(float, T64x64x32, 1, 0, M, N, K, S)
 #define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) \
         MV(T, M, N, K, 256, 2, 4)
 
@@ -290,11 +292,6 @@ static const Case cases[] = {
         MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048)
         MM(bf16, H32x64x64, 0, 1, 32, 8192, 2048) MM(bf16, H16x64x64, 0, 1, 16, 8192, 2048)
         MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
-        MM(float, F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096)
-        FLOAT(0, 1, 1024, 128, 128) FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0, 1, 1024, 128, 512)
-        FLOAT(0, 0, 1024, 128, 384) FLOAT(1, 0, 512, 128, 1024) FLOAT(1, 0, 128, 128, 1024)
-        SK(float, F32x32x32, 1, 0, 512, 128, 1024, 4) SK(float, F64x64x16, 1, 0, 512, 128, 1024, 8)
-        SK(float, F32x32x32, 1, 0, 128, 128, 1024, 8) SK(float, F64x64x16, 0, 1, 1024, 128, 512, 4)
 #endif
 #if PART(4)
         VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(bf16, 1, 2048, 8192)
@@ -316,6 +313,13 @@ static const Case cases[] = {
         WIDE(1, 0, 768, 768, 32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1, 0, 3072, 2048, 8192)
         SK(bf16, W128x192x32, 1, 0, 2304, 768, 32768, 3) SK(bf16, W128x192x32, 1, 0, 3072, 768, 32768, 5)
         SK(bf16, W128x192x32, 1, 0, 768, 768, 32768, 11)
+#endif
+#if PART(6)
+        MM(float, F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096)
+        MM(float, T64x64x32, 0, 1, 4096, 4096, 4096)
+        FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024, 128, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0, 1, 1024, 128, 512)
+        FLOAT(0, 0, 1024, 512, 128) FLOAT(0, 0, 1024, 128, 512) FLOAT(0, 0, 1024, 128, 384)
+        PARTS(512, 128, 1024, 4) PARTS(512, 128, 1024, 8) PARTS(128, 128, 1024, 8)
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };

@@ -263,6 +263,30 @@ static void matmul_transposes(int M, int N, int K)
         matmul_case<T, Tile, true, true, ALIGN, V>(M, N, K);
 }
 
+/* float32 of any digits: off by some 2^-24 of the root of the sum of squares of the products, as a sum of rounded
+ * products is; with tf32 alone it would be 2^-12. */
+template <class Tile, bool TA, bool TB>
+static void matmul_close(int M, int N, int K)
+{
+        char name[128];
+        snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K, Tile::BM, Tile::BN, Tile::BK);
+        Matrix<float> a(TA ? K : M, TA ? M : K, TA ? M : K, false), b(TB ? N : K, TB ? K : N, TB ? K : N, false);
+        Result r(M, N);
+        for (int i = 0; i < M * K; i++)         /* all 24 bits */
+                a.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
+        for (int i = 0; i < N * K; i++)
+                b.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
+        MatmulRun<float, Tile, TA, TB, 16, 4> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<4>(r) };
+        bool ok = task_run(f, tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name);
+        ok = ok && result_is(r, [&](int i, int j) {
+                double s = 0;
+                for (int k = 0; k < K; k++)
+                        s += (TA ? a.at(k, i) : a.at(i, k)) * (TB ? b.at(j, k) : b.at(k, j));
+                return s;
+        }, 5e-6 * sqrt(K / 9.), name);
+        report(ok, name);
+}
+
 static void matmul_cases()
 {
         /* every tile once, all sides past an edge */
@@ -306,12 +330,25 @@ static void matmul_cases()
         matmul_transposes<float, F64x64x16, 8, 2>(66, 70, 18);
         matmul_transposes<float, F32x32x32, 4, 1>(33, 35, 37);
         matmul_transposes<float, F16x64x32, 4, 1>(1, 1, 1);
+        matmul_transposes<float, T64x64x32, 16, 4>(132, 72, 164);
+        matmul_transposes<float, T32x32x64, 16, 8>(36, 40, 264);
+        matmul_transposes<float, T64x64x32, 8, 2>(66, 70, 18);
+        matmul_transposes<float, T64x64x32, 4, 1>(65, 3, 33);
+        matmul_transposes<float, T32x32x64, 4, 1>(33, 35, 130);
+
+        matmul_close<F32x32x32, false, true>(64, 64, 512);
+        matmul_close<T64x64x32, false, true>(64, 64, 512);
+        matmul_close<T64x64x32, false, false>(64, 64, 512);
+        matmul_close<T32x32x64, true, false>(32, 64, 1024);
+        matmul_close<T32x32x64, true, true>(32, 64, 1024);
 
         matmul_case<bf16, H64x64x64, true, false, 16, 8>(72, 136, 1000, 3);
         matmul_case<bf16, W128x128x64, true, false, 16, 8>(136, 264, 1000, 3);
         matmul_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);     /* more splits than K-tiles */
         matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 101, 2);
         matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
+        matmul_case<float, T64x64x32, true, false, 16, 8>(72, 136, 1000, 3);
+        matmul_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);        /* more splits than K-tiles */
 }
 
 /* ---- matvec ---------------------------------------------------------------------- */
@@ -653,6 +690,7 @@ static void expert_cases()
         expert_case<bf16, H64x64x64, false, 2, false, 2, 1>(9, 3, 65, 33, 1);
         expert_case<float, F32x32x32, true, 3, true, 4, 1>(100, 70, 33, 35, 64);
         expert_case<float, F64x64x16, false, 0, false, 16, 4>(130, 1, 68, 36, -1);
+        expert_case<float, T64x64x32, true, 3, true, 4, 1>(100, 7, 33, 35, 2);
         expert_case<bf16, H64x64x64, true, 2, false, 16, 8>(1, 256, 64, 64, 0);
 
         grad_case<bf16, H64x64x64, 0, 2, 16, 8>(300, 5, 72, 136, 2);
@@ -660,6 +698,7 @@ static void expert_cases()
         grad_case<f16, H128x128x32, 1, 2, 16, 8>(100, 3, 136, 8, 0);
         grad_case<bf16, H64x64x64, 2, 0, 2, 1>(65, 2, 65, 67, -1);
         grad_case<float, F32x32x32, 1, 3, 4, 1>(100, 7, 33, 35, 6);
+        grad_case<float, T32x32x64, 1, 3, 16, 4>(200, 3, 36, 40, 1);
 
         slots_case<bf16, 34, 520, 2, true, 16, 8, 2>(8, 8);
         slots_case<f16, 33, 101, 0, false, 2, 1, 1>(3, 70);
@@ -673,7 +712,7 @@ static void expert_cases()
         static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name); \
         static_assert(name::STAGES == stages, #name); \
         static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, #name); \
-        static_assert(name::SIMT == (#class[0] == 'F'), #name);
+        static_assert((name::SIMT || name::TF32) == (#class[0] == 'F'), #name);
 #include "matmul_tiles.def"
 #undef TILE
 

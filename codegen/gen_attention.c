@@ -2,7 +2,8 @@
  *
  * Forward is one launch; with few queries against a long cache it is split over
  * the cache and a second launch merges the parts.  Backward is three: delta =
- * sum(o * do), then dk and dv by key tiles, then dq by query tiles. */
+ * sum(o * do), then dk and dv by key tiles, then dq by query tiles.  Short float32
+ * problems have their own kernels, where backward is one launch. */
 #include "codegen.h"
 #include <string.h>
 
@@ -199,6 +200,58 @@ static void cpu_loop(Build *b, const char *tiles, const char *heads, const char 
                        arena_fmt(a, "{ const Attention att = \1_att(a, B, T); %s%s }", heads, task));
 }
 
+/* Of attention_short.cuh: SHORT_MOST tokens, bytes of its AttShort. */
+enum { SHORT_MOST = 64 };
+
+static bool is_short(Att *t)
+{
+        const Type *q = &NODE(t->e->g, t->n->in[0])->type;
+        return is_cuda(t->e) && t->dt == DT_F32 && !t->cached && t->vec == 4 && (t->D == 32 || t->D == 64) &&
+               dim_most(t->e, q->dim[1]) <= SHORT_MOST && (!t->grad || t->H == t->K);
+}
+
+static int short_bytes(int64_t D, bool grad)
+{
+        int x = SHORT_MOST * ((int)D + 8), p = SHORT_MOST * (SHORT_MOST + 8);
+        return (grad ? 3 * x + 2 * p + 2 * SHORT_MOST : 3 * x + p + 4 * SHORT_MOST) * 4;
+}
+
+static void short_forward(Att *t, Ref lse)
+{
+        Emit *e = t->e;
+        Build b = build_start(e, t->gr, "attention_short", "attention");
+        describe(t, &b, NULL);
+        build_functor(&b, &t->gr->tail[0], "tail");
+        b.threads = 256;
+        b.smem = short_bytes(t->D, false);
+        b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
+        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
+        build_line(&b, "\1_tail tail = { a };");
+        build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, tail);", l);
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld", dim_grid(e, NODE(e->g, t->n->in[0])->type.dim[0]), (long long)t->H));
+}
+
+static void short_backward(Att *t)
+{
+        static const char *const name[] = { "tail", "tail_k", "tail_v" };
+        Emit *e = t->e;
+        Build b = build_start(e, t->gr, "attention_short", "attention_grad");
+        describe(t, &b, NULL);
+        Operand d = operand(e, &b, t->n->in[5]);
+        const char *lse = plain_arg(e, &b, t->n->in[4]);
+        b.threads = 256;
+        b.smem = short_bytes(t->D, true);
+        b.flops = att_flops(t, 5), b.bytes = att_bytes(t, 3, 4);
+        for (int i = 0; i < 3; i++) {
+                build_functor(&b, &t->gr->tail[i], name[i]);
+                build_line(&b, "\1_%s %s = { a };", name[i], name[i]);
+        }
+        build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
+        build_line(&b, "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, tail, tail_k, tail_v);",
+                   d.arg, lse);
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld", dim_grid(e, NODE(e->g, t->n->in[0])->type.dim[0]), (long long)t->H));
+}
+
 static void forward(Emit *e, const Group *gr)
 {
         Att t = att_of(e, gr);
@@ -206,6 +259,10 @@ static void forward(Emit *e, const Group *gr)
         Ref lse = item_of(e, gr->anchor, 1);
         const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
+        if (is_short(&t)) {
+                short_forward(&t, lse);
+                return;
+        }
         Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention",
                               few ? "attention_decode" : "attention");
         describe(&t, &b, is_cuda(e) || !lse ? "NULL" : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
@@ -299,6 +356,10 @@ static void backward(Emit *e, const Group *gr)
                         }
                         build_end(&b, "1");
                 }
+                return;
+        }
+        if (is_short(&t)) {
+                short_backward(&t);
                 return;
         }
         Dim all = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(t.H));

@@ -7,6 +7,7 @@
  * Each case is one problem: storage type, head widths and counts, what is masked,
  * and lengths that do not divide the tiles.  Not-yet-written cache rows hold NaN. */
 #include "attention_tiles.h"
+#include "attention_short.cuh"
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -96,6 +97,20 @@ template <class C> TGC_DEV void run_dq(const Args *a, int tile, char *smem)
         attention_dq_task<typename C::E, A, typename Tiles<typename C::E, A>::Dq::Tile>(
                 inputs<C>(a), (const typename C::E *)a->g, s, a->lse, a->delta, a->B, a->T, a->rt, tile, smem,
                 out<C>(a->dq, A::H));
+}
+
+template <class C> TGC_DEV void run_short(const Args *a, int tile, char *smem)
+{
+        typedef typename C::Att A;
+        attention_short_task<A>(inputs<C>(a), a->lse, a->B, a->T, a->rt, tile, smem, out<C>(a->o, A::H));
+}
+
+template <class C> TGC_DEV void run_short_grad(const Args *a, int tile, char *smem)
+{
+        typedef typename C::Att A;
+        const Strides s = { (long)a->T * A::H * A::D, A::H * A::D, A::D };
+        attention_short_grad_task<A>(inputs<C>(a), (const float *)a->g, s, a->lse, a->B, a->T, a->rt, tile, smem,
+                                     out<C>(a->dq, A::H), out<C>(a->dk, A::K), out<C>(a->dv, A::K));
 }
 
 /* ---- launches -------------------------------------------------------------- */
@@ -450,14 +465,46 @@ static int name##_grad_run(Args *a) \
 CASES
 #undef CASE
 
+/* Short ones: a head per block, float32. */
+/*    name           D   H  OUT  B  T   options */
+#define SHORT_CASES \
+CASE( short_whole,   32, 4, 8,   2, 64, ) \
+CASE( short_odd,     64, 2, 2,   1, 37, ) \
+CASE( short_one,     32, 2, 1,   2, 1,  CAUSAL_(false) ) \
+CASE( short_shaped,  32, 3, 4,   2, 50, WINDOW_(20) ALIBI_ CAP_(3.f) ) \
+CASE( short_dropped, 32, 2, 4,   2, 45, DROP_(0.2f) MASK_(int) )
+
+#define CASE(name, D_, H_, OUT_, B_, T_, options) \
+struct name##_case { \
+        typedef float E; \
+        struct Att : AttBase { \
+                SET(int, D, D_) SET(int, H, H_) SET(int, K, H_) SET(float, SCALE, 2.f / (8 + D_ / 8)) VEC_(4) \
+                options \
+        }; \
+        static constexpr int OUT = OUT_, ROWS = 1, SPLITS = 1; \
+}; \
+extern "C" __global__ void name##_fwd(const Args *a)  { TGC_SMEM(smem); run_short<name##_case>(a, blockIdx.x, smem); } \
+extern "C" __global__ void name##_grad(const Args *a) { TGC_SMEM(smem); run_short_grad<name##_case>(a, blockIdx.x, smem); } \
+TGC_KERNEL(name##_fwd, 1) \
+TGC_KERNEL(name##_grad, 1) \
+static int name##_run(Args *a) \
+{ \
+        typedef AttShort<name##_case::Att> S; \
+        LAUNCH(name##_fwd, a->B * H_, S::THREADS, S::SMEM_FWD, a); \
+        LAUNCH(name##_grad, a->B * H_, S::THREADS, S::SMEM_GRAD, a); \
+        return 0; \
+}
+SHORT_CASES
+#undef CASE
+
 /* All cases, or those whose name contains argv[1]. */
 int main(int argc, char **argv)
 {
         int bad = 0;
         setvbuf(stdout, 0, _IOLBF, 0);
-#define CASE(name, type, D_, H_, K_, OUT_, ROWS_, SPLITS_, B_, T_, P0, P1, P2, options) \
+#define RUN(name, B_, T_, ...) \
         if (argc < 2 || strstr("attention_" #name, argv[1])) { \
-                const int pos[3] = { P0, P1, P2 }; \
+                const int pos[3] = { __VA_ARGS__ }; \
                 int r = check<name##_case>(#name, B_, T_, pos, name##_run); \
                 printf("%s attention_%s\n", r ? "not ok" : "ok", #name); \
                 bad |= r; \
@@ -465,6 +512,10 @@ int main(int argc, char **argv)
                         memory_release(p); \
                 allocated.clear(); \
         }
+#define CASE(name, type, D_, H_, K_, OUT_, ROWS_, SPLITS_, B_, T_, P0, P1, P2, options) RUN(name, B_, T_, P0, P1, P2)
         CASES
+#undef CASE
+#define CASE(name, D_, H_, OUT_, B_, T_, options) RUN(name, B_, T_, 0)
+        SHORT_CASES
         return bad;
 }

@@ -216,6 +216,12 @@ static int short_bytes(int64_t D, bool grad)
         return (grad ? 3 * x + 2 * p + 2 * SHORT_MOST : 3 * x + p + 4 * SHORT_MOST) * 4;
 }
 
+static const char *short_grid(Att *t)
+{
+        Dim B = NODE(t->e->g, t->n->in[0])->type.dim[0];
+        return arena_fmt(t->e->tmp, "%s*%lld", dim_grid(t->e, B), (long long)t->H);
+}
+
 static void short_forward(Att *t, Ref lse)
 {
         Emit *e = t->e;
@@ -228,7 +234,7 @@ static void short_forward(Att *t, Ref lse)
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
         build_line(&b, "\1_tail tail = { a };");
         build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, tail);", l);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld", dim_grid(e, NODE(e->g, t->n->in[0])->type.dim[0]), (long long)t->H));
+        build_end(&b, short_grid(t));
 }
 
 static void short_backward(Att *t)
@@ -249,7 +255,7 @@ static void short_backward(Att *t)
         build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
         build_line(&b, "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, tail, tail_k, tail_v);",
                    d.arg, lse);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld", dim_grid(e, NODE(e->g, t->n->in[0])->type.dim[0]), (long long)t->H));
+        build_end(&b, short_grid(t));
 }
 
 static void forward(Emit *e, const Group *gr)

@@ -105,7 +105,9 @@ static int room_of(const Launch *l)
 {
         const Piece *p = l->piece[0];
         int64_t blocks = grid_count(l->grid);
-        return (int)(is_light(p) || p->min_blocks <= 2 || blocks < 0 ? blocks : (blocks * 2 + p->min_blocks - 1) / p->min_blocks);
+        if (is_light(p) || p->min_blocks <= 2 || blocks < 0)
+                return (int)blocks;
+        return (int)((blocks * 2 + p->min_blocks - 1) / p->min_blocks);
 }
 
 static bool may_join(const Launch *l)

@@ -19,7 +19,8 @@
 
 template <class Att>
 struct AttShort {
-        static constexpr int MOST = 64, D = Att::D, LD = D + 8, LP = MOST + 8, THREADS = 256;   /* padded rows, in floats */
+        static constexpr int MOST = 64, D = Att::D, THREADS = 256;
+        static constexpr int LD = D + 8, LP = MOST + 8; /* padded rows, in floats */
         static constexpr int NJ = D / 16;               /* fragments across half a row */
         static constexpr int X = MOST * LD, P = MOST * LP;
         static constexpr int SMEM_FWD = (3 * X + P + 4 * MOST) * 4, SMEM_GRAD = (3 * X + 2 * P + 2 * MOST) * 4;
@@ -41,7 +42,8 @@ struct AttShort {
 
         /* d += a b, e += what lo parts add. */
         template <int N>
-        static __device__ __forceinline__ void mma(float (&d)[N][4], float (&e)[N][4], unsigned (&a)[4], unsigned (&b)[N][2])
+        static __device__ __forceinline__ void mma(float (&d)[N][4], float (&e)[N][4], unsigned (&a)[4],
+                                                   unsigned (&b)[N][2])
         {
                 unsigned al[4], bl[N][2];
 #pragma unroll
@@ -189,13 +191,14 @@ struct AttShort {
 };
 
 template <class Att, class Tail>
-TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, int T, const Rt *rt, int tile, char *smem,
-                                  Tail tail)
+TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, int T, const Rt *rt, int tile,
+                                  char *smem, Tail tail)
 {
         typedef AttShort<Att> S;
         const int b = tile / Att::H, h = tile % Att::H, hk = h / (Att::H / Att::K);
         const AttHead<float, Att> hd(in, rt, b, h, T);
-        float *q = (float *)smem, *k = q + S::X, *v = k + S::X, *p = v + S::X, *most = p + S::P, *sums = most + 2 * S::MOST;
+        float *q = (float *)smem, *k = q + S::X, *v = k + S::X, *p = v + S::X;
+        float *most = p + S::P, *sums = most + 2 * S::MOST;
         float x[4][4];
 
         S::copy(q, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, T);
@@ -250,15 +253,17 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
 }
 
 template <class Att, class Tail, class TailK, class TailV>
-TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float *g, Strides sg, const float *lse, int, int T,
-                                       const Rt *rt, int tile, char *smem, Tail tail, TailK tail_k, TailV tail_v)
+TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float *g, Strides sg, const float *lse,
+                                       int, int T, const Rt *rt, int tile, char *smem, Tail tail, TailK tail_k,
+                                       TailV tail_v)
 {
         static_assert(Att::H == Att::K, "a head's keys are its own");
         typedef AttShort<Att> S;
         const int b = tile / Att::H, h = tile % Att::H;
         const AttHead<float, Att> hd(in, rt, b, h, T);
         /* P comes where v was. */
-        float *q = (float *)smem, *k = q + S::X, *dy = k + S::X, *v = dy + S::X, *p = v, *ds = p + S::P, *red = ds + S::P;
+        float *q = (float *)smem, *k = q + S::X, *dy = k + S::X, *v = dy + S::X;
+        float *p = v, *ds = p + S::P, *red = ds + S::P;
         float x[4][4], y[4][4], prob[4][4], slope[4][4];
 
         S::copy(q, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, T);

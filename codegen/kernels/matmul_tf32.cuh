@@ -7,8 +7,9 @@
  * For small matrices: a warp owns 32x32 of C, and GROUPS of warps share the K of a block, so that few tiles still
  * keep a multiprocessor's warps at work; their sums are added in order through shared memory.
  *
- * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns, fragment j's column g
- * is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte load, and a lane's results are runs of 8. */
+ * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns, fragment j's
+ * column g is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte load, and a lane's results are
+ * runs of 8. */
 #ifndef TGC_MATMUL_TF32_CUH
 #define TGC_MATMUL_TF32_CUH
 
@@ -58,8 +59,8 @@ TGC_DEV void frag_a_f32(unsigned (&f)[2][4], const float *panel, int m0, int ks)
         if constexpr (KMAJOR) {
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                        ldmatrix_x4(f[i], panel + chunk_at<true, Tile::BK>(m0 + (lane & 7) * 4 + 2 * i + (lane >> 3 & 1),
-                                                                          ks * 2 + (lane >> 4)));
+                        ldmatrix_x4(f[i], panel + chunk_at<true, Tile::BK>(m0 + (lane & 7) * 4 + 2 * i +
+                                                                           (lane >> 3 & 1), ks * 2 + (lane >> 4)));
         } else {
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
@@ -132,8 +133,8 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
 
 /* All groups' sums of the block's tile, added in order, to the tail. */
 template <class Tile, class Tail>
-TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n, int M, int N,
-                         float *s, const Tail &tail)
+TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n,
+                         int M, int N, float *s, const Tail &tail)
 {
         constexpr int V = Tail::MAXV < 4 ? Tail::MAXV : 4, ROW = Tile::BN / 4, CALLS = Tile::BM * ROW / Tile::THREADS;
         constexpr bool AHEAD = TailReads<Tail, V>::N * CALLS * V <= 24;
@@ -144,7 +145,8 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
 
 #pragma unroll
         for (int p = 0; p < CALLS && AHEAD; p++) {
-                const int e = (int)threadIdx.x + p * Tile::THREADS, row = first_m + e / ROW, col = first_n + e % ROW * 4;
+                const int e = (int)threadIdx.x + p * Tile::THREADS;
+                const int row = first_m + e / ROW, col = first_n + e % ROW * 4;
 #pragma unroll
                 for (int x = 0; x < 4; x += V)
                         if (row < M && col + x < N)
@@ -165,7 +167,8 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
         __syncthreads();
 #pragma unroll
         for (int p = 0; p < CALLS; p++) {
-                const int e = (int)threadIdx.x + p * Tile::THREADS, row = first_m + e / ROW, col = first_n + e % ROW * 4;
+                const int e = (int)threadIdx.x + p * Tile::THREADS;
+                const int row = first_m + e / ROW, col = first_n + e % ROW * 4;
                 float sum[4];
                 load<4>(sum, s + at(e / ROW, e % ROW));
 #pragma unroll

@@ -483,8 +483,16 @@ struct name##_case { \
         }; \
         static constexpr int OUT = OUT_, ROWS = 1, SPLITS = 1; \
 }; \
-extern "C" __global__ void name##_fwd(const Args *a)  { TGC_SMEM(smem); run_short<name##_case>(a, blockIdx.x, smem); } \
-extern "C" __global__ void name##_grad(const Args *a) { TGC_SMEM(smem); run_short_grad<name##_case>(a, blockIdx.x, smem); } \
+extern "C" __global__ void name##_fwd(const Args *a) \
+{ \
+        TGC_SMEM(smem); \
+        run_short<name##_case>(a, blockIdx.x, smem); \
+} \
+extern "C" __global__ void name##_grad(const Args *a) \
+{ \
+        TGC_SMEM(smem); \
+        run_short_grad<name##_case>(a, blockIdx.x, smem); \
+} \
 TGC_KERNEL(name##_fwd, 1) \
 TGC_KERNEL(name##_grad, 1) \
 static int name##_run(Args *a) \

@@ -269,7 +269,8 @@ template <class Tile, bool TA, bool TB>
 static void matmul_close(int M, int N, int K)
 {
         char name[128];
-        snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K, Tile::BM, Tile::BN, Tile::BK);
+        snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K, Tile::BM,
+                 Tile::BN, Tile::BK);
         Matrix<float> a(TA ? K : M, TA ? M : K, TA ? M : K, false), b(TB ? N : K, TB ? K : N, TB ? K : N, false);
         Result r(M, N);
         for (int i = 0; i < M * K; i++)         /* all 24 bits */

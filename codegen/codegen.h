@@ -66,6 +66,10 @@ bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
 typedef struct NormHead { Functor before, gain; Ref norm; } NormHead;
 bool   norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out);       /* false: no norm in it */
 int64_t matvec_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
+/* Whether its kernel may store the row that it standardises for itself: that costs one block a little, where a
+ * launch would cost more. */
+bool    matvec_keeps(const Graph *g, Ref matmul);
+Functor store_of(Graph *g, Ref r);                      /* a tail that stores r as it comes */
 int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
 bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
@@ -115,6 +119,7 @@ typedef struct Launch {
         int         n_args;
         Piece     **piece;              /* equal ones stand together */
         int         n_pieces;
+        bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
 } Launch;
 
 typedef struct Kernel {

@@ -10,6 +10,8 @@
  *                      ...
  *              } else if (block < 128 + 2 * 12) {      pieces 1 and 2, which are equal
  *
+ * Pieces in turn are blocks of braces one after the other, with barriers between them.
+ *
  * Nothing here knows a kernel's name: texts hold \1 in its place, so that the kernels of equal
  * layers are equal texts. */
 #include "codegen.h"
@@ -246,6 +248,35 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         text_add(t, "}\n");
 }
 
+static void entry_in_turn(const Emit *e, const Launch *l, const Kernel *k, Text *t)
+{
+        char own[16];
+        for (int i = 0; i < l->n_pieces; i++) {
+                snprintf(own, sizeof own, "\1_%d", i);
+                put_as(t, l->piece[i]->decl, own, "");
+        }
+        put_head(l, k->threads, 1, t);
+        text_add(t, "        const int tile = 0;\n");
+        if (k->smem)
+                text_add(t, "        TGC_SMEM(smem);\n");
+        put_waits(e, l->piece[0]->waits, t);
+        put_sizes(e, t);
+        for (int i = 0; i < l->n_pieces; i++) {
+                const Piece *p = l->piece[i];
+                snprintf(own, sizeof own, "\1_%d", i);
+                if (i)
+                        text_add(t, "        __syncthreads();\n");
+                if (i && p->threads < l->piece[i - 1]->threads)
+                        text_add(t, "        TGC_SURPLUS(%d);\n", p->threads);
+                text_add(t, "        {       // %s\n                const %s_args a = ", p->title, own);
+                put_args(l, i, t);
+                text_add(t, ";\n");
+                put_as(t, p->body, own, "        ");
+                text_add(t, "        }\n");
+        }
+        text_add(t, "}\n");
+}
+
 /* ---- kernels ------------------------------------------------------------- */
 
 /* "matmul + 2 colsum": what a kernel does. */
@@ -321,6 +352,8 @@ void kernels_name(Emit *e)
                 put_includes(e, l, &t);
                 if (l->n_pieces == 1)
                         entry_one(e, l, &t);
+                else if (l->in_turn)
+                        entry_in_turn(e, l, &k, &t);
                 else
                         entry_many(e, l, &k, &t);
                 if (is_cuda(e))

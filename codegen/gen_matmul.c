@@ -115,13 +115,22 @@ static int align_bytes(DType dt, int64_t x, int64_t y)
         return m > 16 ? 16 : (int)m;
 }
 
+/* The first block stores the standardised row, where the task does not do it by the way. */
+static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int64_t K, const char *gain)
+{
+        if (keep)
+                build_line(b, "if (tile == 0)\n                matvec_keep<%lld, %d, %s>(%s, smem, head%s, \1_keep{ a });",
+                           (long long)K, b->threads, norm, eps, gain);
+}
+
 /* A few rows.  A norm of x that fuse put into the head is applied by the kernel itself. */
 static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb, int align)
 {
         const char *type = c_type(w.dt), *norm = "NORM_NONE", *eps = "0.f";
         NormHead nh;
         Functor head = gr->head[0];
-        bool gain = false;
+        Ref row = head.root;
+        bool gain = false, keep = false;
         if (norm_head(e->g, &head, e->tmp, &nh)) {
                 const Node *n = NODE(e->g, nh.norm);
                 char s[32];
@@ -131,11 +140,20 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 gain = nh.gain.n_nodes;
                 nh.gain.rows = DIM(M);
                 head = nh.before;
+                keep = e->stored[row];
         }
         head.rows = DIM(M);
         int minv = build_functor(b, &head, "head").minv, narrow = minv;
-        if (gain)
+        if (gain) {
+                e->stored[row] = false;         /* all blocks call it */
                 narrow = build_functor(b, &nh.gain, "gain").minv;
+                e->stored[row] = keep;
+        }
+        if (keep) {
+                Functor store = store_of(e->g, row);
+                store.rows = DIM(M);
+                build_functor(b, &store, "keep");
+        }
         narrow = narrow > minv ? narrow : minv;
         minv = build_functor(b, &gr->tail[0], "tail").minv;
         b->flops = 2.0 * M * (double)N * (double)K;
@@ -144,9 +162,9 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_cpu_loop(b, arena_fmt(e->tmp, "matvec_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
                                arena_fmt(e->tmp,
                                          "matvec_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
-                                         "&a, \1_head, %s, \1_tail);",
+                                         "&a, \1_head, %s, %s, \1_tail);",
                                          norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
-                                         gain ? "\1_gain" : "NULL"));
+                                         gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
                 build_end(b, "1");
                 return;
         }
@@ -154,8 +172,9 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         build_line(b, "\1_tail tail = { a };");
         b->waits = true;
         b->threads = 256;
-        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s);", norm, align, w.arg,
-                                     w.ld, eps, gain ? ", \1_gain{ a }" : "");
+        const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
+        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s", norm, align, w.arg,
+                                     w.ld, eps, finish);
         MatvecShort few = { 0 };
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
                 few = matvec_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
@@ -165,8 +184,8 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->smem = few.split > 1 ? few.smem : 0;
                 if (!b->smem)
                         build_line(b, "char *const smem = nullptr;");
-                build_line(b, "matvec_short_task<%s, %lld, %lld, %d, %d, %d, %s", type, (long long)N, (long long)K,
-                           few.threads, few.rows, few.split, rest);
+                build_line(b, "matvec_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type, (long long)N, (long long)K,
+                           few.threads, few.rows, few.split, rest, keep ? ", \1_keep{ a }" : "");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
@@ -175,15 +194,17 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                         split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 b->smem = s.smem;
-                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s", type, M, (long long)N, (long long)K,
+                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M, (long long)N, (long long)K,
                            rows, split, rest);
+                keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
                 b->threads = 512;
                 b->smem = matvec_kn_smem(M, (int)K, b->threads, cols);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s", type, M, (long long)N, (long long)K,
+                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M, (long long)N, (long long)K,
                            cols, rest);
+                keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
 }

@@ -244,6 +244,20 @@ int64_t matvec_m(const Graph *g, Ref r)
         return m.n <= MATVEC_MOST_M && m.n * k.n <= MATVEC_MOST_X && k.n >= 1 ? m.n : 0;
 }
 
+bool matvec_keeps(const Graph *g, Ref r)
+{
+        const Type *w = &g->node[g->node[r].in[1]].type;
+        enum { SMALL = 6 << 20 };
+        return matvec_m(g, r) == 1 && type_elems(w).n * dt_size[w->dt] <= SMALL;
+}
+
+Functor store_of(Graph *g, Ref r)
+{
+        Functor f = functor(g, r, false, &NODE(g, r)->type);
+        by_rows(&f);
+        return f;
+}
+
 /* Launch order: a group runs when all it reads has run; among those ready, the
  * one whose first node comes first. */
 int group_list(Graph *g, Arena *a, Group **out)

@@ -63,7 +63,8 @@ static inline MatvecShort matvec_short(int esize, long N, int K, int align, int 
         while (rows > minv && (N + rows - 1) / rows * s.split < 4L * sms)       /* a warp for each of its schedulers */
                 rows /= 2;
         groups = (N + rows - 1) / rows;
-        groups = (groups + sms - 1) / sms;              /* of a block */
+        if (groups * s.split > 16)                      /* else one block has it all */
+                groups = (groups + sms - 1) / sms;
         if (groups * s.split > 16)
                 return s;
         s.rows = rows;

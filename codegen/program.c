@@ -473,7 +473,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                 arena_clear(e.tmp);
         }
         int64_t total = plan_memory(&e, a, &b, &n);
-        if (sh->merge && has_gradients(&e) && total <= SMALL)
+        if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1) && total <= SMALL)
                 total = scheduled(&e, a, total, &b, &n);
         kernels_name(&e);
         module_count(m, name);

@@ -10,7 +10,9 @@
  *      dx = dy W; dW parts = dy^T x          one launch
  *      norm's gradient; sum of dW's parts    one launch
  *
- * It pays where launches are the time: a small model's step.  A launch that fills the GPU by
+ * And of two launches of one block each, the second of which waits for the first, the block does both.
+ *
+ * It pays where launches are the time: a small model's step, or its next token.  A launch that fills the GPU by
  * itself stays alone, and so does one whose blocks B or T decide.
  * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
 #include "codegen.h"
@@ -203,6 +205,48 @@ static Launch merged(const Steps *s, const Team *t)
         return to;
 }
 
+/* ---- one block, one thing after the other ---------------------------------- */
+
+static bool one_block(const Launch *l)
+{
+        return grid_count(l->grid) == 1 && !l->piece[0]->on90.threads && (l->n_pieces == 1 || l->in_turn);
+}
+
+/* Threads that the next piece has no use for leave before it; none come back. */
+static bool may_follow(const Launch *l, const Launch *next)
+{
+        const Piece *last = l->piece[l->n_pieces - 1], *p = next->piece[0];
+        return one_block(l) && one_block(next) && next->n_pieces == 1 && p->threads <= last->threads &&
+               p->fast == last->fast && l->n_args + next->n_args <= MOST_ARGS;
+}
+
+static Launch in_turn(const Steps *s, const Launch *l, const Launch *next)
+{
+        Arena *m = s->e->m->arena;
+        Launch to = *l;
+        int n = l->n_args + next->n_args;
+        to.arg = arena_alloc(m, (size_t)n * sizeof *to.arg);
+        to.use = arena_alloc(m, (size_t)n * sizeof *to.use);
+        to.piece = arena_alloc(m, (size_t)(l->n_pieces + 1) * sizeof *to.piece);
+        memcpy(to.arg, l->arg, (size_t)l->n_args * sizeof *l->arg);
+        memcpy(to.use, l->use, (size_t)l->n_args * sizeof *l->use);
+        memcpy(to.piece, l->piece, (size_t)l->n_pieces * sizeof *l->piece);
+        to.in_turn = true;
+        add(&to, next);
+        return to;
+}
+
+static int join_in_turn(const Steps *s, Launch *l, int n)
+{
+        int k = 0;
+        for (int i = 0; i < n; i++)
+                if (k && may_follow(&l[k - 1], &l[i]))
+                        l[k - 1] = in_turn(s, &l[k - 1], &l[i]);
+                else
+                        l[k++] = l[i];
+        return k;
+}
+
 void schedule_launches(Emit *e, Arena *a)
 {
         size_t n = (size_t)e->n_launch;
@@ -222,6 +266,7 @@ void schedule_launches(Emit *e, Arena *a)
                 for (int i = 0; i < s.n_teams; i++)
                         if (s.team[i].level == v)
                                 to[k++] = merged(&s, &s.team[i]);
+        k = join_in_turn(&s, to, k);
         memcpy(e->launch, to, (size_t)k * sizeof *to);
         e->n_launch = k;
 }

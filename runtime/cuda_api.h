@@ -61,6 +61,7 @@ typedef struct CUlaunchConfig {
         F(cuMemsetD8Async, (CUdeviceptr p, unsigned char x, size_t n, CUstream s)) \
         F(cuStreamCreate, (CUstream *s, unsigned flags)) \
         F(cuStreamSynchronize, (CUstream s)) \
+        F(cuStreamWaitEvent, (CUstream s, CUevent v, unsigned flags)) \
         F(cuStreamDestroy_v2, (CUstream s)) \
         F(cuStreamBeginCapture_v2, (CUstream s, int mode)) \
         F(cuStreamEndCapture, (CUstream s, CUgraph *g)) \

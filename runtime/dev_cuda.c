@@ -30,7 +30,8 @@ typedef struct CudaDevice {
         int        half;
         size_t     half_used;
         char      *slot;                /* DEV_FETCH_SLOTS * DEV_FETCH_BYTES, pinned */
-        CUevent    slot_done[DEV_FETCH_SLOTS];
+        CUevent    slot_ready[DEV_FETCH_SLOTS], slot_done[DEV_FETCH_SLOTS];
+        CUstream   aside;               /* for copies that no kernel waits for */
         CUevent    mark[DEV_MARKS];
 } CudaDevice;
 
@@ -164,11 +165,16 @@ static int cuda_clear(Device *d, void *mem, size_t n, Err *e)
         return TGC_OK;
 }
 
-static int cuda_fetch(Device *d, int slot, const void *from, size_t n, Err *e)
+static int cuda_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e)
 {
         ENTER;
-        TRY(cuMemcpyDtoHAsync_v2(c->slot + slot * DEV_FETCH_BYTES, addr(from), n, c->stream), "downloading");
-        TRY(cuEventRecord(c->slot_done[slot], c->stream), "recording an event");
+        CUstream s = aside ? c->aside : c->stream;
+        if (aside) {
+                TRY(cuEventRecord(c->slot_ready[slot], c->stream), "recording an event");
+                TRY(cuStreamWaitEvent(s, c->slot_ready[slot], 0), "waiting for an event");
+        }
+        TRY(cuMemcpyDtoHAsync_v2(c->slot + slot * DEV_FETCH_BYTES, addr(from), n, s), "downloading");
+        TRY(cuEventRecord(c->slot_done[slot], s), "recording an event");
         return TGC_OK;
 }
 
@@ -429,13 +435,18 @@ static void cuda_close(Device *d)
                 c->api.cuCtxSetCurrent(c->ctx);
                 if (c->stream)
                         c->api.cuStreamSynchronize(c->stream);
+                if (c->aside)
+                        c->api.cuStreamSynchronize(c->aside);
                 unload(c);
                 for (int i = 0; i < DEV_MARKS; i++)
                         if (c->mark[i])
                                 c->api.cuEventDestroy_v2(c->mark[i]);
                 for (int i = 0; i < DEV_FETCH_SLOTS; i++)
-                        if (c->slot_done[i])
-                                c->api.cuEventDestroy_v2(c->slot_done[i]);
+                        for (int k = 0; k < 2; k++) {
+                                CUevent v = k ? c->slot_ready[i] : c->slot_done[i];
+                                if (v)
+                                        c->api.cuEventDestroy_v2(v);
+                        }
                 for (int i = 0; i < 2; i++)
                         if (c->half_done[i])
                                 c->api.cuEventDestroy_v2(c->half_done[i]);
@@ -443,6 +454,8 @@ static void cuda_close(Device *d)
                         c->api.cuMemFreeHost(c->staging);
                 if (c->slot)
                         c->api.cuMemFreeHost(c->slot);
+                if (c->aside)
+                        c->api.cuStreamDestroy_v2(c->aside);
                 if (c->stream)
                         c->api.cuStreamDestroy_v2(c->stream);
                 c->api.cuCtxSetCurrent(0);
@@ -475,14 +488,17 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuDevicePrimaryCtxRetain(&c->ctx, c->gpu), "opening the GPU");
         TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU");
         TRY(cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
+        TRY(cuStreamCreate(&c->aside, CU_STREAM_NON_BLOCKING), "creating a stream");
         TRY(cuMemAllocHost_v2(&pinned, 2 * (size_t)HALF), "allocating pinned memory");
         c->staging = pinned;
         TRY(cuMemAllocHost_v2(&pinned, DEV_FETCH_SLOTS * DEV_FETCH_BYTES), "allocating pinned memory");
         c->slot = pinned;
         for (int i = 0; i < 2; i++)
                 TRY(cuEventCreate(&c->half_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
-        for (int i = 0; i < DEV_FETCH_SLOTS; i++)
+        for (int i = 0; i < DEV_FETCH_SLOTS; i++) {
+                TRY(cuEventCreate(&c->slot_ready[i], CU_EVENT_DISABLE_TIMING), "creating an event");
                 TRY(cuEventCreate(&c->slot_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        }
         return TGC_OK;
 }
 

@@ -77,8 +77,9 @@ int host_sync(Device *d, Err *e)
         return TGC_OK;
 }
 
-int host_fetch(Device *d, int slot, const void *from, size_t n, Err *e)
+int host_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e)
 {
+        (void)aside;
         return host_copy(d, ((HostDevice *)d)->slot[slot], from, n, e);
 }
 

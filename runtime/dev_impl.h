@@ -17,7 +17,7 @@ typedef struct DevOps {
         int  (*copy)(Device *d, void *to, const void *from, size_t n, Err *e);
         int  (*clear)(Device *d, void *mem, size_t n, Err *e);
         int  (*sync)(Device *d, Err *e);
-        int  (*fetch)(Device *d, int slot, const void *from, size_t n, Err *e);
+        int  (*fetch)(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
         int  (*fetched)(Device *d, int slot, void *to, size_t n, Err *e);
         int  (*load)(Device *d, const Plan *plan, Err *e);
         int  (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);
@@ -57,7 +57,7 @@ void host_free(Device *d, void *mem, size_t size);
 int  host_copy(Device *d, void *to, const void *from, size_t n, Err *e);
 int  host_clear(Device *d, void *mem, size_t n, Err *e);
 int  host_sync(Device *d, Err *e);
-int  host_fetch(Device *d, int slot, const void *from, size_t n, Err *e);
+int  host_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
 int  host_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 int  host_mark(Device *d, int i, Err *e);
 int  host_elapsed(Device *d, int from, int to, double *ms, Err *e);

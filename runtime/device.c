@@ -117,11 +117,11 @@ int dev_sync(Device *d, Err *e)
         return d->ops->sync(d, e);
 }
 
-int dev_fetch(Device *d, int slot, const void *from, size_t n, Err *e)
+int dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e)
 {
         if (slot < 0 || slot >= DEV_FETCH_SLOTS || n > DEV_FETCH_BYTES)
                 return err_set(e, TGC_FAIL, "fetch of %zu bytes into slot %d", n, slot);
-        return d->ops->fetch(d, slot, from, n, e);
+        return d->ops->fetch(d, slot, from, n, aside, e);
 }
 
 int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e)

@@ -7,6 +7,7 @@
 #ifndef TGC_DEVICE_H
 #define TGC_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "err.h"
@@ -59,8 +60,9 @@ int  dev_clear(Device *d, void *mem, size_t n, Err *e);
 int  dev_sync(Device *d, Err *e);
 
 /* Read n <= DEV_FETCH_BYTES without waiting for what is queued later: fetch
- * queues the copy into a slot, fetched waits for that copy alone. */
-int  dev_fetch(Device *d, int slot, const void *from, size_t n, Err *e);
+ * queues the copy into a slot, fetched waits for that copy alone.  aside: what is queued later
+ * does not wait for the copy either, and leaves `from` alone until fetched has returned. */
+int  dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
 int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 
 /* Make all kernels of `prog` ready, from the plan's compiled code, the disk

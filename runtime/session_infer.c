@@ -143,6 +143,8 @@ typedef struct Decode {
         Session *s;
         const Prog *g;
         void *ids, *next;
+        int  *history;                  /* of the only sequence, on the device: (cap); or NULL */
+        int   cap;
         TokenFn *fn;
         void *user;
         int  first;                     /* position of the first sampled token */
@@ -171,23 +173,29 @@ static int deliver(Decode *x, int i, Err *e)
         return TGC_OK;
 }
 
+/* Each token of one sequence has a place of its own in the history for cap steps: no later
+ * step need wait until it is read. */
 static int queue_step(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
-                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, x->next, bytes, e);
+                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS,
+                                 x->history ? x->history + (x->first + i) % x->cap : x->next, bytes, x->history != 0, e);
         if (!code && x->ids != x->next)
                 code = dev_copy(s->d, x->ids, x->next, bytes, e);
         return code;
 }
 
-/* A GPU is given step i before step i-1 is read, so that it never waits for the
- * host; a step too many after a stop only writes where the next token will. */
+/* Steps that a GPU has been given when the first of them is read. */
+enum { AHEAD = 3 };
+
+/* A GPU is given steps before the last ones are read, so that it never waits for the
+ * host; the steps too many after a stop only write where the next tokens will. */
 static int decode_steps(Decode *x, int n, Err *e)
 {
-        int lag = dev_host_memory(x->s->d) ? 0 : 1, queued = 0, code = TGC_OK;
+        int lag = dev_host_memory(x->s->d) ? 0 : x->history ? AHEAD : 1, queued = 0, code = TGC_OK;
         while (x->delivered < n && !x->stop && !code) {
                 if (queued < n)
                         code = queue_step(x, queued++, e);
@@ -217,6 +225,9 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
         if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e))
             || (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
+        const Io *history = prog_io(g, "history");
+        if (history && s->B == 1 && g->B == 1 && (x.cap = (int)expr_eval(history->shape, 1, g->T)) > DEV_FETCH_SLOTS)
+                x.history = (int *)ref_mem(s, history->at);
         if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE, "program %s: ids and next must hold an i32 per sequence", g->name);
         s->rt.temp = how->temp;

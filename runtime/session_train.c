@@ -44,7 +44,7 @@ static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool
         int code = find_io(s, prog, io, &x, &mem, &bytes, e);
         if (!code && bytes < 4)
                 code = err_set(e, TGC_BAD_FILE, "program %s: io %s is empty", prog, io);
-        return code ? code : dev_fetch(s->d, slot, mem, 4, e);
+        return code ? code : dev_fetch(s->d, slot, mem, 4, false, e);
 }
 
 static const char *loss_io(const Session *s, const char *prog)

@@ -92,6 +92,7 @@ int cuGraphExecDestroy(void *x) { GIVE_BACK; return gone(x); }
 int cuGraphDestroy(void *g) { GIVE_BACK; return gone(g); }
 int cuEventCreate(void **v, unsigned f) { READY; (void)f; *v = made(1); return 0; }
 int cuEventRecord(void *v, void *s) { READY; return !v || !s; }
+int cuStreamWaitEvent(void *s, void *v, unsigned f) { READY; return !s || !v || f; }
 int cuEventSynchronize(void *v) { READY; return !v; }
 int cuEventElapsedTime(float *ms, void *a, void *b) { READY; *ms = 0.5f; return !a || !b; }
 int cuEventDestroy_v2(void *v) { GIVE_BACK; return gone(v); }

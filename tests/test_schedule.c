@@ -1,7 +1,7 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
- * `N!` (written) or `dN` (added to gradient N).  Launches stand in the order of a program. */
+ * `N!` (written) or `dN` (added to gradient N).  Joined side by side: a+b; in turn: a;b.  Launches stand in the order of a program. */
 #include "test.h"
 #include <stdlib.h>
 #include "codegen/codegen.h"
@@ -46,7 +46,7 @@ static void expect(const char *program, const char *want)
         for (int i = 0; i < e.n_launch; i++) {
                 const Launch *l = &e.launch[i];
                 for (int k = 0; k < l->n_pieces; k++)
-                        text_add(&got, "%s%s", k ? "+" : "", l->piece[k]->title);
+                        text_add(&got, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
                 text_add(&got, " %s\n", l->grid);
         }
         CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
@@ -82,9 +82,18 @@ TEST(sums_without_company_gather_at_the_end)
 /* Read after write, write after read, write after write. */
 TEST(order_is_kept)
 {
-        expect("a 128 0 1 0!\nb 128 0 1 0 1!\nc 128 0 1 0!\n", "a 1\nb 1\nc 1\n");
-        expect("a 128 0 1 d1 0!\nb 128 0 1 d1 1!\n", "a 1\nb 1\n");
+        expect("a 128 0 2 0!\nb 128 0 2 0 1!\nc 128 0 2 0!\n", "a 2\nb 2\nc 2\n");
+        expect("a 128 0 2 d1 0!\nb 128 0 2 d1 1!\n", "a 2\nb 2\n");
         expect("a 128 0 1 d1 0!\nb 128 0 1 d2 1!\n", "a+b 2\n");
+}
+
+/* Threads may leave between the pieces, and not come back. */
+TEST(one_block_does_both_in_turn)
+{
+        expect("a 256 0 1 0!\nb 128 0 1 0 1!\nc 128 0 ceil(3/4) 1 2!\n", "a;b;c 1\n");
+        expect("a 128 0 1 0!\nb 256 0 1 0 1!\n", "a 1\nb 1\n");
+        expect("a 128 0 1 0!\nb 128 0 2 0 1!\n", "a 1\nb 2\n");
+        expect("a 128 0 1 0!\nb 128 0 1 1!\nc 128 0 1 0 1 2!\n", "a+b 2\nc 1\n");
 }
 
 TEST(tiles_are_joined_by_as_many_threads_only)

@@ -266,12 +266,15 @@ TGC_INLINE long matvec_tiles(long N, long K)
 }
 
 TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                                 const void *args, HeadFn *head, TailFn *gain, TailFn *tail)
+                                 const void *args, HeadFn *head, TailFn *gain, TailFn *keep, TailFn *tail)
 {
         long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
         float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX;
         matvec_fill(norm, eps, M, 0, K, x, ldx, args, head, gain);
+        for (int i = 0; i < M && keep && tile == 0; i++)
+                for (long k = 0; k < K; k += TGC_SEG)
+                        keep(args, i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + i * ldx + k);
         matvec_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, MATVEC_NT, 0);
         for (int i = 0; i < M; i++)
                 for (long j = 0; j < n; j += TGC_SEG)
@@ -281,7 +284,7 @@ TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long
 TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
                             const void *args, HeadFn *head, TailFn *tail)
 {
-        matvec_gain_task(norm, eps, w, M, N, K, tile, args, head, NULL, tail);
+        matvec_gain_task(norm, eps, w, M, N, K, tile, args, head, NULL, NULL, tail);
 }
 
 #endif

@@ -47,6 +47,14 @@ struct NoGain {
         template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}
 };
 
+/* The standardised row goes nowhere else. */
+struct NoKeep {
+        static constexpr int MAXV = 8, MINV = 1;
+        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}
+};
+template <class Keep> struct Keeps { static constexpr bool YES = true; };
+template <> struct Keeps<NoKeep> { static constexpr bool YES = false; };
+
 /* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
  * it as two float4: the first halves of all groups lie together, then the second
  * ones, so that the lanes of a quarter warp read neighbours. */
@@ -180,6 +188,37 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
                         else
                                 mean[m] = s;
                 }
+        }
+}
+
+/* One block hands the standardised row to keep.  smem: 32 floats. */
+template <int K, int THREADS, int NORM, class Head, class Gain, class Keep>
+TGC_DEV void matvec_keep(float eps, char *smem, const Head &head, const Gain &gain, const Keep &keep)
+{
+        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
+        float *red = (float *)smem, mean[1] = { 0.f }, scale[1];
+        __syncthreads();
+        if (NORM == NORM_LAYER) {
+                x_moments<1, K, THREADS>(0, eps, mean, scale, head, red);
+        } else {
+                float s = 0.f;
+                for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
+                        float v[V];
+                        head(0, k, v);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                s += v[j] * v[j];
+                }
+                scale[0] = rsqrtf(block_sum<THREADS>(s, red) * (1.f / K) + eps);
+        }
+        for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
+                float v[V];
+                head(0, k, v);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = (v[j] - mean[0]) * scale[0];
+                gain(0, k, v);
+                keep(0, k, v);
         }
 }
 

@@ -7,9 +7,10 @@
  * pass through shared memory, barriers only between the SPLIT warps that share columns, and the
  * tail's reads start before the products.
  *
- *      matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain])
+ *      matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain
+ *                                                                    [, keep]])
  *              all as matvec_task's with M = 1.  The head is called once a tile and column by each
- *              of the warps that hold it.
+ *              of the warps that hold it.  keep, called like a tail, gets the standardised row from tile 0.
  *
  * Tiles and shared memory: ../matvec_shape.h. */
 #ifndef TGC_MATVEC_SHORT_CUH
@@ -74,14 +75,15 @@ TGC_DEV void short_moments(const float (&x)[PER][UNIT], int own, float eps, floa
 }
 
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
-          class Gain = NoGain>
+          class Gain = NoGain, class Keep = NoKeep>
 TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head,
-                               const Tail &tail, const Gain &gain = Gain())
+                               const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
         constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
         constexpr int TV = Tail::MAXV < ROWS ? Tail::MAXV : ROWS, WARPS = THREADS / 32;
         constexpr bool WHOLE = K % STEP == 0;
+        constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
         static_assert(HV >= Head::MINV && HV >= Gain::MINV && TV >= Tail::MINV, "matvec_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int col0 = matvec_column<THREADS, ROWS, SPLIT>(tile);
@@ -196,6 +198,20 @@ TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *
                                         v[j] = acc[c * TV + j] * scale;
                         }
                 ahead.call(tail, 0, col0 + mine * TV, v);
+        }
+        if (Keeps<Keep>::YES && tile == 0 && warp < SPLIT) {
+#pragma unroll
+                for (int f = 0; f < PER; f++)
+#pragma unroll
+                        for (int j = 0; j < UNIT; j += KV) {
+                                const int k = own + f * STEP + j;
+                                float v[KV];
+#pragma unroll
+                                for (int i = 0; i < KV; i++)
+                                        v[i] = x[f][j + i] * scale;
+                                if (WHOLE || k < K)
+                                        keep(0, k, v);
+                        }
         }
         if (SPLIT > 1)
                 __syncthreads();

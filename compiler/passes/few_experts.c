@@ -12,9 +12,13 @@
  *      %d = expert_matmul %h, %v, %perm, %offs {scatter=1}
  *      %y = combine %d, %g                             %y = expert_rows %h, %v, %c, %g {mix=2}
  *
+ *      %r = reshape %x                                 %m = matmul %x, %router
+ *      %l = matmul %r, %router                 ->      %l = reshape %m
+ *
  * Rows in the order of experts become rows in the order of slots: an order as good as any
  * while all that reads it came through the same perm.  The softmax and top-k become one for any
- * number of tokens, where nothing else reads them. */
+ * number of tokens, where nothing else reads them.  A product of rows seen through a reshape reads what was
+ * reshaped, so that a norm can join it. */
 #include "../compiler.h"
 #include <string.h>
 
@@ -117,6 +121,27 @@ static Ref build(const Graph *old, Product p, Ref gates, int64_t k, const Node *
         return graph_typed(g, OP_EXPERT_ROWS, &as->type, in, n, &a, as->loc, as->name);
 }
 
+/* A linear of a reshape that keeps the rows. */
+static bool of_reshaped(const Graph *g, Ref r)
+{
+        const Node *n = NODE(g, r), *x = NODE(g, n->in[0]);
+        if (n->op != OP_MATMUL || n->a.mm.ta || x->op != OP_RESHAPE || NODE(g, n->in[1])->type.rank != 2)
+                return false;
+        const Type *from = &NODE(g, x->in[0])->type;
+        return from->rank > 1 && dim_eq(from->dim[from->rank - 1], x->type.dim[x->type.rank - 1]);
+}
+
+static Ref before_reshape(const Graph *old, Ref r, Graph *g, const Ref *map)
+{
+        const Node *n = NODE(old, r);
+        Ref in[2] = { map[NODE(old, n->in[0])->in[0]], map[n->in[1]] };
+        Type t = NODE(old, NODE(old, n->in[0])->in[0])->type;
+        t.dt = n->type.dt;
+        t.dim[t.rank - 1] = n->type.dim[n->type.rank - 1];
+        Ref y = graph_typed(g, OP_MATMUL, &t, in, 2, &n->a, n->loc, n->name);
+        return graph_typed(g, OP_RESHAPE, &n->type, &y, 1, NULL, n->loc, NULL);
+}
+
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
         const Ctx *c = ctx;
@@ -141,6 +166,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 if (p.matmul && NODE(old, y)->uses == 1 && NODE(old, p.matmul)->a.expert.adiv <= 1 && t->rank == 3)
                         return build(old, p, n->in[1], t->dim[1].n, n, g, map, c);
         }
+        if (of_reshaped(old, r))
+                return before_reshape(old, r, g, map);
         p = product_of(old, r, c);
         return p.matmul ? build(old, p, 0, 0, n, g, map, c) : graph_copy_node(old, r, g, map);
 }

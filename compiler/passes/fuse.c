@@ -10,7 +10,11 @@
  * An elementwise op stays out of a tail when its input is stored anyway and a row op
  * is its only reader: as that op's head it costs no store and no load.
  *
- * From level 2 on, a norm that one matrix-vector product alone reads joins it.
+ * What multiplies the results of two products by experts becomes the head of the third, so that the first two
+ * wait for nothing of each other and run side by side.
+ *
+ * From level 2 on, a norm joins the matrix-vector product that reads it.  Where others read it
+ * too, a small product of one row also stores it.
  *
  * At level 0 nothing joins anything. */
 #include "../compiler.h"
@@ -309,6 +313,24 @@ static bool merge(Fuse *f, int from, int to)
         return true;
 }
 
+/* gate * up of experts whose only reader is the product down: a head there. */
+static bool joins_experts(const Fuse *f, Ref r)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[r];
+        Ref a = 0;
+        if (n->uses != 1 || f->only_reader[r] <= 0 || g->node[f->only_reader[r]].op != OP_EXPERT_ROWS ||
+            g->node[f->only_reader[r]].in[0] != r)
+                return false;
+        for (int i = 0; i < n->n_in; i++) {
+                Ref b = value_base(g, n->in[i]), made = f->gr[g->node[b].group].anchor;
+                if (!g->node[b].group || !made || g->node[made].op != OP_EXPERT_ROWS || made == a)
+                        return false;
+                a = made;
+        }
+        return n->n_in == 2;
+}
+
 static void place_member(Fuse *f, Ref r, int level)
 {
         Graph *g = f->g;
@@ -316,7 +338,8 @@ static void place_member(Fuse *f, Ref r, int level)
         int best = 0;
         Span dom = { 0 };
         bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 && is_row_anchor(g, f->only_reader[r]);
-        for (int i = n->n_in - 1; level && i >= 0; i--) {
+        bool apart = level && joins_experts(f, r);
+        for (int i = n->n_in - 1; level && !apart && i >= 0; i--) {
                 Ref b = value_base(g, n->in[i]);
                 int id = NODE(g, b)->group;
                 const char *no;
@@ -388,7 +411,8 @@ static void take_heads(Fuse *f, Ref r)
                 const Type *t = &NODE(g, b)->type;
                 if (!m || m == id || f->gr[m].anchor || !is_member(g, b) || t->rank == 0)
                         continue;
-                if (!(is_row_anchor(g, r) || n->op == OP_TOPK || n->op == OP_TOPK_GRAD))
+                if (!(is_row_anchor(g, r) || n->op == OP_TOPK || n->op == OP_TOPK_GRAD ||
+                      (n->op == OP_EXPERT_ROWS && k == 0 && joins_experts(f, b))))
                         continue;
                 if ((n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && k > 0)
                         continue;
@@ -475,8 +499,18 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
         return NODE(g, norm)->op == OP_LAYERNORM || (inside == 1 && (n->op == OP_MUL || n->op == OP_CAST));
 }
 
-/* Decoding: a norm whose only reader is one matrix-vector product needs no kernel of
- * its own.  Every block of the product reads the whole row anyway. */
+/* May reader s of the norm's result b read what the kernel of product r stores? */
+static bool may_read_later(Fuse *f, Ref r, Ref s, Ref b, Ref seen)
+{
+        Graph *g = f->g;
+        if (seen != b || !matvec_keeps(g, r) || NODE(g, s)->group == NODE(g, r)->group)
+                return false;
+        f->stamp++;
+        return !depends(f, r, NODE(g, s)->group);
+}
+
+/* Decoding: a norm that a matrix-vector product reads needs no kernel of its own.  Every block
+ * of the product reads the whole row anyway, and the first can store it for others. */
 static void take_norm(Fuse *f, Ref r)
 {
         Graph *g = f->g;
@@ -492,11 +526,14 @@ static void take_norm(Fuse *f, Ref r)
                 const Node *n = NODE(g, s);
                 if (n->group == id && s != norm && !is_gain(f, s, norm))
                         return;
-                for (int i = 0; i < n->n_in && n->group != id; i++)
-                        if (NODE(g, n->in[i])->group == id && !(n->in[i] == b && s == r && i == 0)) {
+                for (int i = 0; i < n->n_in && n->group != id && op_info[n->op].cls != CLASS_VIEW; i++) {
+                        Ref seen = value_base(g, n->in[i]);
+                        if (NODE(g, seen)->group == id && !(n->in[i] == b && s == r && i == 0) &&
+                            !may_read_later(f, r, s, b, seen)) {
                                 refuse(f, norm, NODE(g, r)->group, "it has another reader");
                                 return;
                         }
+                }
         }
         for (Ref s = 1; s < g->n_nodes; s++)
                 if (NODE(g, s)->group == id)

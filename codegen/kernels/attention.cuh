@@ -231,14 +231,22 @@ struct AttLanes {
 
         static __device__ __forceinline__ int column(int lane, int i) { return (i / V * LANES + lane) * V + i % V; }
 
-        /* This lane's elements of the row at p; those past D are left alone. */
+        /* This lane's elements of the row at p; those past D are left alone.  PAST_L1: the row's neighbours in
+         * memory may still be written. */
+        template <bool PAST_L1 = false>
         static __device__ __forceinline__ void read(float (&x)[C * V], const E *p, int lane)
         {
 #pragma unroll
                 for (int c = 0; c < C; c++)
                         if ((c * LANES + lane) * V < Att::D) {
                                 float u[V];
-                                load(u, p + (c * LANES + lane) * V);
+                                if constexpr (PAST_L1) {
+                                        typedef typename Chunk<V * (int)sizeof(E)>::T Bytes;
+                                        const Bytes b = load_l2((const Bytes *)(p + (c * LANES + lane) * V));
+                                        load(u, (const E *)&b);
+                                } else {
+                                        load(u, p + (c * LANES + lane) * V);
+                                }
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         x[c * V + j] = u[j];

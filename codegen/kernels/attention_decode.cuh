@@ -70,6 +70,35 @@ TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, l
                 }
 }
 
+/* One step's keys and values of this lane's group, 0 where there is none. */
+template <class E, class Att, class Tile>
+struct AttStep {
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        float k[Sh::UNROLL][Sh::CV], v[Sh::UNROLL][Sh::CV];
+
+        __device__ __forceinline__ void clear()
+        {
+#pragma unroll
+                for (int u = 0; u < Sh::UNROLL; u++)
+#pragma unroll
+                        for (int c = 0; c < Sh::CV; c++)
+                                k[u][c] = v[u][c] = 0.f;
+        }
+        /* Positions n0, n0 + KEYS, ... that lie in [lo, hi). */
+        template <bool PAST_L1>
+        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo, int hi, int lane)
+        {
+#pragma unroll
+                for (int u = 0; u < Sh::UNROLL; u++) {
+                        const int s = n0 + u * Sh::KEYS;
+                        if (s >= lo && s < hi) {
+                                Sh::L::template read<PAST_L1>(k[u], kp + s * k_step, lane);
+                                Sh::L::template read<PAST_L1>(v[u], vp + s * v_step, lane);
+                        }
+                }
+        }
+};
+
 /* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
  * The factors for each; both 0 where neither has seen a key. */
 template <class E>
@@ -126,15 +155,24 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         const int hk = tile / SPLITS / groups % Att::K, b = tile / SPLITS / groups / Att::K;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x % L::LANES, key = (threadIdx.x & 31) / L::LANES;
         const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
-        /* past the L1 cache, which might keep an old position */
+        /* Before the wait: the first step's keys and values that lie in the cache already.  If this position is
+         * not yet this step's, they are read again. */
+        AttStep<E, Att, Tile> step;
+        const int own = warp * Sh::KEYS * U + key;
         const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
-        att_fetch<E, Att, Tile>(att_part<E, Att, Tile>(early, T, split), k, in.sk.t, v, in.sv.t);
+        const AttPart guess = att_part<E, Att, Tile>(early, T, split);
+        att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
+        step.clear();
+        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early, lane);
         pdl_wait();
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T);
         const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
         const int s0 = at.s0, s1 = at.s1, parts = at.parts;
         if (split >= parts)
                 return;
+        if (hd.pos != early)
+                step.clear();
+        step.template read<false>(k, in.sk.t, v, in.sv.t, s0 + own, hd.pos == early ? early : 0, s1, lane);
 
         float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
 #pragma unroll
@@ -151,18 +189,11 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                         L::read(q[r], in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h, lane);
         }
 
-        for (int n0 = s0 + warp * Sh::KEYS * U + key; n0 - key < s1; n0 += Sh::STEP) {
-                float kx[U][Sh::CV], vx[U][Sh::CV], x[ROWS][U];
-#pragma unroll
-                for (int u = 0; u < U; u++) {
-                        const int s = n0 + u * Sh::KEYS;
-#pragma unroll
-                        for (int c = 0; c < Sh::CV; c++)
-                                kx[u][c] = vx[u][c] = 0.f;
-                        if (s < s1) {
-                                L::read(kx[u], k + s * in.sk.t, lane);
-                                L::read(vx[u], v + s * in.sv.t, lane);
-                        }
+        for (int n0 = s0 + own; n0 - key < s1; n0 += Sh::STEP) {
+                float x[ROWS][U];
+                if (n0 != s0 + own) {
+                        step.clear();
+                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, 0, s1, lane);
                 }
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
@@ -176,7 +207,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                                 float dot = 0.f, derivative;
 #pragma unroll
                                 for (int c = 0; c < Sh::CV; c++)
-                                        dot = fmaf(q[r][c], kx[u][c], dot);
+                                        dot = fmaf(q[r][c], step.k[u][c], dot);
 #pragma unroll
                                 for (int d = L::LANES / 2; d; d >>= 1)
                                         dot += __shfl_xor_sync(0xffffffffu, dot, d);
@@ -196,7 +227,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                                 sum[r] += p;
 #pragma unroll
                                 for (int c = 0; c < Sh::CV; c++)
-                                        acc[r][c] = fmaf(p, vx[u][c], acc[r][c]);
+                                        acc[r][c] = fmaf(p, step.v[u][c], acc[r][c]);
                         }
                 }
         }

@@ -192,6 +192,12 @@ template <class C> TGC_DEV C load_nc(const C *p)
 
 TGC_DEV uint4 load_streaming(const uint4 *p) { return load_nc(p); }
 
+template <class C> TGC_DEV C load_l2(const C *p)
+{
+        emu::check_access("load_l2", p, sizeof *p);
+        return *p;
+}
+
 template <class C> TGC_DEV void st_streaming(C *p, C v)
 {
         emu::check_access("st_streaming", p, sizeof *p);

@@ -181,6 +181,9 @@ TGC_DEV uint4 load_streaming(const uint4 *p)
         return v;
 }
 
+/* Not by way of the L1 cache, which keeps nothing of it. */
+template <class C> TGC_DEV C load_l2(const C *p) { return __ldcg(p); }
+
 template <class C> TGC_DEV void st_streaming(C *p, C v) { __stcs(p, v); }
 
 /* Bring p's cache line into L2. */

@@ -13,6 +13,8 @@ typedef struct Bench {
         int        *ids;                /* enough for any call */
         double      compile_s, open_s;  /* reading the model or plan; kernels and weights */
         cJSON      *json;               /* NULL: text */
+        Ceiling     most;               /* of the device; measured once */
+        bool        most_known;
 } Bench;
 
 static void report(Bench *b, const char *what, Times *t, int tokens, int B, int T)
@@ -54,14 +56,25 @@ static int slower(const void *a, const void *b)
         return x > y ? -1 : x < y;
 }
 
+/* Seconds of one launch at the ceiling: of memory or of arithmetic, whichever takes longer. */
+static double least_time(const Bench *b, const KernelDef *k)
+{
+        double flops = b->most.flops[b->m->dtype != STORE_F32], memory = b->most.bytes > 0 ? k->bytes / b->most.bytes : 0,
+               work = flops > 0 ? k->flops / flops : 0;
+        return memory > work ? memory : work;
+}
+
 static void print_row(Bench *b, cJSON *list, const Row *r, double total)
 {
         double s = r->ms * 1e-3 / r->n;         /* of one launch */
         double gb = s > 0 ? r->k->bytes / s / 1e9 : 0, tf = s > 0 ? r->k->flops / s / 1e12 : 0;
+        double most = s > 0 ? least_time(b, r->k) / s : 0;
         if (!b->json) {
-                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
-                       r->k->name,
-                       r->k->title ? r->k->title : "");
+                char share[16] = "-";
+                if (most > 0)
+                        snprintf(share, sizeof share, "%.0f%%", 100 * most);
+                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf, share,
+                       r->k->name, r->k->title ? r->k->title : "");
                 return;
         }
         cJSON *o = cJSON_CreateObject();
@@ -73,6 +86,8 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
         cJSON_AddNumberToObject(o, "flops", r->k->flops);
         cJSON_AddNumberToObject(o, "gb_per_s", gb);
         cJSON_AddNumberToObject(o, "tflop_per_s", tf);
+        if (most > 0)
+                cJSON_AddNumberToObject(o, "of_ceiling", most);
         cJSON_AddItemToArray(list, o);
 }
 
@@ -105,6 +120,10 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
         Row *row = calloc((size_t)g->n_kernels + 1, sizeof *row);
         int n = 0, code = ms && row ? time_launches(b, prog, B, T, ms, p->n_run, &n, e)
                                     : err_set(e, TGC_NO_MEMORY, "no memory for %d launches", p->n_run);
+        if (!code && !b->most_known) {
+                code = dev_ceiling(session_device(b->s), &b->most, e);
+                b->most_known = true;
+        }
         for (int i = 0; i < g->n_kernels && !code; i++)
                 row[i].k = &g->kernel[i];
         for (int i = 0; i < n && !code; i++) {
@@ -118,7 +137,7 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 cJSON *list = b->json ? cJSON_AddArrayToObject(b->json, key) : NULL;
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
-                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s  kernel\n", prog,
+                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n", prog,
                                n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);

@@ -71,6 +71,25 @@ static int cuda_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
         return TGC_OK;
 }
 
+/* Operations of a multiprocessor in a clock: float32, and 16-bit products added up in float32 (NVIDIA's white papers
+ * of each generation). */
+static void cuda_peak(Device *d, double flops[2])
+{
+        static const struct { int sm, f32, half; } known[] = {
+                { 80, 128, 2048 }, { 86, 256, 512 }, { 87, 256, 1024 }, { 89, 256, 1024 }, { 90, 256, 4096 },
+                { 100, 256, 8192 }, { 103, 256, 8192 }, { 120, 256, 512 },
+        };
+        CudaDevice *c = (CudaDevice *)d;
+        int khz = 0, sm = atoi(c->arch + 3);
+        if (c->api.cuDeviceGetAttribute(&khz, CU_ATTR_CLOCK, c->gpu))
+                return;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                if (known[i].sm == sm) {
+                        flops[0] = 1e3 * khz * c->sms * known[i].f32;
+                        flops[1] = 1e3 * khz * c->sms * known[i].half;
+                }
+}
+
 static int cuda_alloc(Device *d, size_t size, void **mem, Err *e)
 {
         CUdeviceptr p;
@@ -506,7 +525,7 @@ static const DevOps cuda_ops = {
         .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
         .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
         .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
-        .elapsed = cuda_elapsed, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
+        .elapsed = cuda_elapsed, .peak = cuda_peak, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
         .capture_end = cuda_capture_end,
         .replay = cuda_replay, .graph_free = cuda_graph_free
 };

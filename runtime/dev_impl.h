@@ -23,6 +23,7 @@ typedef struct DevOps {
         int  (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);
         int  (*mark)(Device *d, int i, Err *e);
         int  (*elapsed)(Device *d, int from, int to, double *ms, Err *e);
+        void (*peak)(Device *d, double flops[2]);       /* NULL: not known */
         int  (*tensor_map)(Device *d, void *out, const MapDef *m, void *matrix, Err *e);        /* NULL: never sm90 */
         /* NULL on devices without graphs */
         int  (*capture_begin)(Device *d, Err *e);

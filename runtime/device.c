@@ -80,6 +80,29 @@ int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
         return d->ops->memory(d, available, total, e);
 }
 
+int dev_ceiling(Device *d, Ceiling *c, Err *e)
+{
+        enum { SIZE = 128 << 20, RUNS = 6, MARK = DEV_MARKS - 2 };
+        void *from = 0, *to = 0;
+        double ms, best = 0;
+        int code = TGC_OK;
+        *c = (Ceiling){ 0 };
+        if (!d->ops->peak)
+                return TGC_OK;
+        d->ops->peak(d, c->flops);
+        if (!dev_alloc(d, SIZE, &from, e) && !dev_alloc(d, SIZE, &to, e))
+                for (int i = 0; i < RUNS && !code; i++)
+                        if (!(code = dev_mark(d, MARK, e)) && !(code = dev_copy(d, to, from, SIZE, e))
+                            && !(code = dev_mark(d, MARK + 1, e)) && !(code = dev_elapsed(d, MARK, MARK + 1, &ms, e))
+                            && (!best || ms < best))
+                                best = ms;
+        if (best > 0)
+                c->bytes = 2. * SIZE / (best * 1e-3);
+        dev_free(d, from, SIZE);
+        dev_free(d, to, SIZE);
+        return code;
+}
+
 int dev_alloc(Device *d, size_t size, void **mem, Err *e)
 {
         *mem = 0;

@@ -90,6 +90,11 @@ void dev_graph_free(Device *d, DevGraph *g);
 int  dev_mark(Device *d, int i, Err *e);
 int  dev_elapsed(Device *d, int from, int to, double *ms, Err *e);     /* waits for `to` */
 
+/* What no kernel can pass: bytes a second, read and written, as a copy that is timed here does it; and operations
+ * a second in float32 and in 16 bits (tensor cores), from the GPU's clock and size.  0: not known. */
+typedef struct Ceiling { double bytes, flops[2]; } Ceiling;
+int  dev_ceiling(Device *d, Ceiling *c, Err *e);
+
 /* ---- building without a device, for `tgc compile` (dev_cuda.c, dev_cpu.c) ----
  * Both give a pack for plan_add, malloc'd: cubin.ARCH and object.cpu.  Neither
  * needs the hardware; the first needs NVRTC, the second a C compiler. */

@@ -1028,6 +1028,8 @@ TEST(played_driver)
         Device *d;
         Err e;
         CHECK(!dev_open(&d, DEV_CUDA, &each, &e) && !dev_can_capture(d) && strstr(dev_name(d), "sm_90a"));
+        Ceiling most;                   /* a clock of 132 kHz, 132 multiprocessors, half a millisecond a copy */
+        CHECK(!dev_ceiling(d, &most, &e) && most.flops[1] == 132e3 * 132 * 4096 && most.bytes > 5e11 && most.bytes < 6e11);
         static char big[50 << 20];                      /* more than the pinned memory holds */
         static char back[sizeof big];
         void *mem;

@@ -221,6 +221,7 @@ struct Ring {
         __device__ __forceinline__ char *a() const { return smem + stage * Tile::STAGE; }
         __device__ __forceinline__ char *b() const { return a() + Tile::A_BYTES; }
         __device__ __forceinline__ void wait_full() const { ring_wait(full(stage), round); }
+        __device__ __forceinline__ bool is_full() const { return mbarrier_try_wait(full(stage), round); }
         /* In the first round nothing is to be waited for: a fresh barrier counts the phase before its first,
          * which has the other parity, as done. */
         __device__ __forceinline__ void wait_empty() const { ring_wait(empty(stage), round ^ 1); }

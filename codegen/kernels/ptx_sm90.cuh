@@ -185,6 +185,15 @@ TGC_DEV bool elect_one()
         return r != 0;
 }
 
+/* bar_sync that tells whether x was true in any of the threads. */
+TGC_DEV bool bar_any(int id, int n, bool x)
+{
+        unsigned r;
+        asm volatile("{ .reg .pred p, q; setp.ne.b32 p, %3, 0; bar.red.or.pred q, %1, %2, p; selp.b32 %0, 1, 0, q; }"
+                     : "=r"(r) : "r"(id), "r"(n), "r"((unsigned)x) : "memory");
+        return r != 0;
+}
+
 /* Registers per thread of this warpgroup, a multiple of 8 from 24 to 256.  ptxas
  * ignores it unless the kernel states __launch_bounds__(THREADS, 1). */
 template <int N> TGC_DEV void setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }

@@ -34,6 +34,7 @@ for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
+        build attention_sm90 tests/bench/attention_sm90_bench.cu -O3 &
         build rows_bench tests/bench/rows_bench.cu -O3 &
         report torch 200 python3 tests/bench/torch_kernels.py
 esac
@@ -49,6 +50,7 @@ esac
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do report matmul_$i 150 "$bin/matmul_$i"; done
         report attention_bench 150 "$bin/attention_bench"
+        report attention_sm90 60 "$bin/attention_sm90"
         report rows_bench 150 "$bin/rows_bench"
         grep -h WRONG "$out"/*.txt
 esac

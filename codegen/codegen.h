@@ -273,7 +273,10 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
 /* ---- gen_attention_sm90.c: attention's branches for sm_90a ---- */
 
 bool att90_fits(Emit *e, Ref r);        /* r (B,T,heads,D) can be read through a tensor map */
-const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap's initializer */
+const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap */
+/* Opens the branches and writes that for sm_90a, which names `in` and `tail`; the caller goes on with the other one
+ * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
+bool att90_forward(Build *b, Ref r, const char *lse);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

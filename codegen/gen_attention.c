@@ -321,7 +321,10 @@ static void forward(Emit *e, const Group *gr)
         b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
         build_line(&b, "\1_tail tail = { a };");
+        bool sm90 = !t.cached && t.mma && att90_forward(&b, gr->anchor, l);
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), l);
+        if (sm90)
+                text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
 }
 

@@ -6,6 +6,16 @@
  * of its columns. */
 #include "codegen.h"
 
+enum { LEAST_T = 128 };         /* shorter sequences have no use for blocks of 128 queries and more */
+
+typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
+
+static const Att90Row rows[] = {
+#define ATT90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
+#include "attention_tiles_sm90.def"
+#undef ATT90
+};
+
 /* r (B,T,heads,D) as a map; head h's columns begin at *col + h * *head.  false: it does not lie so, or B or T
  * may be smaller in a run (then rows past the last token would hold what was there before). */
 static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
@@ -40,6 +50,31 @@ const char *att90_map(Build *b, Ref r, const char *name)
         TensorMap m;
         int64_t col, head;
         map_of(b->e, r, &m, &col, &head);
-        return arena_fmt(b->e->tmp, "{ a.%s, %lld, %lld }", arg_map(b->e, &b->args, &m, name), (long long)col,
+        return arena_fmt(b->e->tmp, "AttMap{ a.%s, %lld, %lld }", arg_map(b->e, &b->args, &m, name), (long long)col,
                          (long long)head);
+}
+
+bool att90_forward(Build *b, Ref r, const char *lse)
+{
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, r);
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        const Att90Row *t = NULL;
+        if (n->a.att.mask || n->a.att.p || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
+            !att90_fits(e, n->in[2]) || dim_most(e, q->dim[1]) < LEAST_T)
+                return false;
+        for (size_t i = 0; i < sizeof rows / sizeof *rows && !t; i++)
+                if (rows[i].D == q->dim[3].n)
+                        t = &rows[i];
+        int64_t T = dim_most(e, q->dim[1]), bm = 64 * t->groups, heads = dim_most(e, q->dim[0]) * q->dim[2].n;
+        b->include = "attention_sm90";
+        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)(heads * ((T + bm - 1) / bm))) };
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
+                   *mv = att90_map(b, n->in[2], "map_v");
+        build_line(b, "attention_sm90_persistent<%s, \1_att, Att90Tile<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
+                      "B, T, rt, tile, (int)gridDim.x, smem, tail);", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
+                   t->groups, t->bn, t->stages, t->turns, mq, mk, mv, lse);
+        text_add(&b->body, "#else\n");
+        return true;
 }

@@ -71,6 +71,11 @@ check() {
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda
         done
+        # attention's second form on sm_90a: heads of 64 and 128, lengths that are no multiple of a tile
+        for m in "llama.lua -D head_dim=128 --dtype f16 -b 2 --block-size 200" \
+                 "llama.lua -D head_dim=64 --dtype bf16 -b 3 --block-size 300"; do
+                try "check $m" $tgc check models/$m -D vocab=65 -D ctx=300 -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=96 --device cuda
+        done
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

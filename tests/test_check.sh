@@ -120,4 +120,5 @@ for arch in sm_80 sm_86 sm_89 sm_90a sm_100 sm_120; do
         for model in gpt llama moe; do
                 nvrtc models/$model.lua $arch --dtype bf16 --mode train -D n_layer=1 -D vocab=4099 -b 8 -c 1024
         done
+        nvrtc models/llama.lua $arch --dtype f16 --mode train -D n_layer=1 -D vocab=4099 -D head_dim=128 -b 2 -c 512
 done

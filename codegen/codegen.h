@@ -105,6 +105,7 @@ typedef struct Piece {
         On90        on90;
         bool        waits;              /* the task calls pdl_wait */
         bool        fast;               /* 16-bit arguments: fast functions will do */
+        double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
         const char *reads, *writes;     /* names, for people */
@@ -200,7 +201,7 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
-        double      flops, bytes;
+        double      us, flops, bytes;   /* us: of Piece */
 } Build;
 
 Build build_start(Emit *e, const Group *gr, const char *include, const char *title);

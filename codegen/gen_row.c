@@ -140,6 +140,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                    *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
         if (is_cuda(e)) {
                 b.threads = th;
+                b.us = 3;
                 b.smem = 256 + 8 * (int)x->n;
                 text_add(&b.decl,
                          "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"

@@ -4,8 +4,9 @@
  * write what it touches, or touch what it writes.  A level is the longest way to a launch.
  * Launches that must be where they are, on the longest way through, make the teams; every other
  * one (gradients of weights and biases, sums of parts: nothing waits for them but the update)
- * joins the first team that it may join and has room, or waits till the end for others of its
- * kind.  A team is one launch: entry.c lets the block's number choose what it does.
+ * joins the first team that it may join and has room, one whose blocks take long (Piece.us) the
+ * first that takes as long, else the longest; or it waits till the end for others of its kind.
+ * A team is one launch: entry.c lets the block's number choose what it does.
  *
  *      dx = dy W; dW parts = dy^T x          one launch
  *      norm's gradient; sum of dW's parts    one launch
@@ -25,7 +26,7 @@
  * PROGRAM_MAX_ARGS of the runtime. */
 enum { TILE_BLOCKS = 264, LIGHT_BLOCKS = 1056, LIGHT_SMEM = 16 << 10, MOST_ARGS = 250 };
 
-typedef struct Team { int level, *member, n, blocks, room, args; } Team;
+typedef struct Team { int level, *member, n, blocks, room, args; double us; } Team;
 
 typedef struct Steps {
         Emit *e;
@@ -143,11 +144,12 @@ static bool has_room(const Steps *s, const Team *t, int i)
 static void place(Steps *s, int i, int lo, int hi, int own)
 {
         const Launch *l = &s->e->launch[i];
+        double us = l->piece[0]->us, least = 0;
         Team *t = NULL;
-        for (int v = lo; v <= hi && !t && may_join(l); v++)
-                for (int k = 0; k < s->n_teams && !t; k++)
-                        if (s->team[k].level == v && has_room(s, &s->team[k], i))
-                                t = &s->team[k];
+        for (int v = lo; v <= hi && may_join(l) && !(t && least <= 0); v++)
+                for (int k = 0; k < s->n_teams; k++)
+                        if (s->team[k].level == v && (!t || us - s->team[k].us < least) && has_room(s, &s->team[k], i))
+                                t = &s->team[k], least = us - t->us;
         if (!t) {
                 t = &s->team[s->n_teams++];
                 *t = (Team){ .level = own, .member = arena_alloc(s->a, (size_t)s->n * sizeof *t->member) };
@@ -156,6 +158,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->blocks += (int)grid_count(l->grid);
         t->room += room_of(l);
         t->args += l->n_args;
+        t->us = us > t->us ? us : t->us;
         s->level[i] = t->level;
 }
 

@@ -1,7 +1,8 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
- * `N!` (written) or `dN` (added to gradient N).  Joined side by side: a+b; in turn: a;b.  Launches stand in the order of a program. */
+ * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long.
+ * Joined side by side: a+b; in turn: a;b.  Launches stand in the order of a program. */
 #include "test.h"
 #include <stdlib.h>
 #include "codegen/codegen.h"
@@ -17,6 +18,7 @@ static void add(Emit *e, const char *line)
         Build b = build_start(e, NULL, "map", name[e->n_launch]);
         b.threads = threads;
         b.smem = smem;
+        b.us = strchr(name[e->n_launch], '*') ? 5 : 0;
         for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
                 int n = atoi(word + (*word == 'd'));
                 while (*word != 'd' && e->n_work <= n)
@@ -77,6 +79,13 @@ TEST(sums_without_company_gather_at_the_end)
 {
         expect("dy 512 20000 8 0!\ns 128 0 4 0 d1\nx 512 20000 8 0 1!\nt 128 0 5 0 d2\ny 512 20000 8 1 2!\n",
                "dy 8\nx 8\ny 8\ns+t 9\n");
+}
+
+TEST(what_takes_long_joins_what_takes_as_long)
+{
+        expect("dy 128 0 8 0!\nsum 128 0 4 d1\ndx 128 0 8 0 1!\nnorm* 128 0 8 1 2!\n", "dy+sum 12\ndx 8\nnorm* 8\n");
+        expect("dy 128 0 8 0!\nsort* 128 0 4 d1\ndx 128 0 8 0 1!\nnorm* 128 0 8 1 2!\n",
+               "dy 8\ndx 8\nnorm*+sort* 12\n");
 }
 
 /* Read after write, write after read, write after write. */

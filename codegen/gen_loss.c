@@ -313,11 +313,52 @@ static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_
         fix_maxv(b, column_v(cols, 8));
 }
 
+/* dw of a small vocabulary and many rows: in parts of K, as other gradients of weights.  false: it is one product. */
+static bool grad_w_parts(Loss *l, int index)
+{
+        Emit *e = l->e;
+        int splits = 1;
+        const Tile *t = is_cuda(e) && l->dt == DT_F32 ? tile_pick(l->dt, l->ld, l->C, l->rc, 1, &splits) : NULL;
+        long long M = l->ld, N = l->C, K = l->rc;
+        if (splits == 1)
+                return false;
+        Mat x;
+        int work = work_new(e, DIM(splits * M * N), 4);
+        Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
+        const char *s = scratch_arg(l, &b, false), *flag;
+        mat_of(e, &b, l->x, 0, &x);
+        const char *ws = arg_work(e, &b.args, work, "float", "parts");
+        int64_t m = (l->C | x.align);
+        b.threads = t->threads;
+        b.smem = t->smem;
+        b.min_blocks = t->min_blocks;
+        b.flops = 2.0 * (double)M * (double)N * (double)K;
+        b.bytes = 4.0 * ((double)K * (double)(M + N) + (double)splits * (double)M * (double)N);
+        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+        build_line(&b, "matmul_split_task<float, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
+                   "a.%s, tile, smem);", t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld, M, N, K,
+                   splits, ws);
+        build_end(&b, arena_fmt(e->tmp, "%lld", splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
+        b = build_start(e, l->gr, "matmul", "linear_ce_dw_sum");
+        ws = arg_done(e, &b.args, work, "float", "parts");
+        const char *to = sum_target(l, &b, l->dw, index, &flag);
+        sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, N);
+        b.threads = 256;
+        b.flops = (double)splits * (double)M * (double)N;
+        b.bytes = 4.0 * b.flops;
+        build_line(&b, "\1_tail tail = { a };");
+        build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, tail);", ws, splits, M, N);
+        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 8)));
+        return true;
+}
+
 static void grad_w(Loss *l, int index)
 {
         Emit *e = l->e;
         Mat x;
         const char *flag;
+        if (grad_w_parts(l, index))
+                return;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
         const char *s = scratch_arg(l, &b, false);
         mat_of(e, &b, l->x, 0, &x);
@@ -351,9 +392,10 @@ static void grad_bias(Loss *l, int index)
                 b.smem = 32 * 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "column_sum_task<%lld, 32, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V,
-                           (long long)l->rc);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)l->V));
+                int cols = l->V < 4096 ? 4 : 32;                /* a small vocabulary: more rows at once */
+                build_line(&b, "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V,
+                           cols, (long long)l->rc);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
                 text_add(&b.decl,
                          "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        "

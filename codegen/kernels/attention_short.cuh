@@ -7,7 +7,8 @@
  * there at once, so softmax is one pass, the gradients need five products instead of seven, and delta is the sum of
  * P * dP over a row: dq, dk and dv are one launch, where the long way takes three.
  *
- * Products are three tf32 products each (matmul_tf32.cuh), the two small ones summed apart.  Eight warps: warp w has 16
+ * Products are three tf32 products each (matmul_tf32.cuh), each summed apart: with few warps it is the sums that
+ * wait for each other.  Eight warps: warp w has 16
  * queries, w % 4, and half of the keys, w / 4; later 16 rows and half of the columns of each result.
  *
  * Conditions: D 32 or 64, VEC 4, CACHED false, 256 threads, SMEM_FWD and SMEM_GRAD bytes. */
@@ -40,10 +41,9 @@ struct AttShort {
                 }
         }
 
-        /* d += a b, e += what lo parts add. */
+        /* d[0] += a b, d[1] and d[2] += what lo parts add. */
         template <int N>
-        static __device__ __forceinline__ void mma(float (&d)[N][4], float (&e)[N][4], unsigned (&a)[4],
-                                                   unsigned (&b)[N][2])
+        static __device__ __forceinline__ void mma(float (&d)[3][N][4], unsigned (&a)[4], unsigned (&b)[N][2])
         {
                 unsigned al[4], bl[N][2];
 #pragma unroll
@@ -56,28 +56,28 @@ struct AttShort {
                                 bl[j][x] = split_tf32(b[j][x]);
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                        mma_1688_tf32(e[j], al, b[j]);
+                        mma_1688_tf32(d[1][j], al, b[j]);
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                        mma_1688_tf32(d[j], a, b[j]);
+                        mma_1688_tf32(d[0][j], a, b[j]);
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                        mma_1688_tf32(e[j], a, bl[j]);
+                        mma_1688_tf32(d[2][j], a, bl[j]);
         }
 
         template <int N>
-        static __device__ __forceinline__ void zero(float (&d)[N][4])
+        static __device__ __forceinline__ void zero(float (&d)[3][N][4])
         {
 #pragma unroll
-                for (int x = 0; x < N * 4; x++)
-                        d[x / 4][x % 4] = 0.f;
+                for (int x = 0; x < 3 * N * 4; x++)
+                        d[x / (N * 4)][x / 4 % N][x % 4] = 0.f;
         }
         template <int N>
-        static __device__ __forceinline__ void sum(float (&d)[N][4], const float (&e)[N][4])
+        static __device__ __forceinline__ void sum(float (&x)[N][4], const float (&d)[3][N][4])
         {
 #pragma unroll
-                for (int x = 0; x < N * 4; x++)
-                        d[x / 4][x % 4] += e[x / 4][x % 4];
+                for (int i = 0; i < N * 4; i++)
+                        x[i / 4][i % 4] = d[0][i / 4][i % 4] + (d[1][i / 4][i % 4] + d[2][i / 4][i % 4]);
         }
 
         /* 8 of K at k of 16 rows as A: rows g and g + 8 of a matrix whose rows are A's ... */
@@ -99,9 +99,8 @@ struct AttShort {
         /* x = the warp's 16 rows of a, times its 32 rows of b: x[j][2h + c] is row g + 8h, column 8j + 2t + c. */
         static __device__ __forceinline__ void scores(float (&x)[4][4], const float *a, const float *b)
         {
-                float e[4][4];
-                zero(x);
-                zero(e);
+                float d[3][4][4];
+                zero(d);
                 a += rows() * LD;
                 b += half() * 32 * LD;
 #pragma unroll
@@ -115,9 +114,9 @@ struct AttShort {
                                                        (lane() >> 3 & 1) * 4);
                                 fb[j][0] = r[0], fb[j][1] = r[1], fb[j + 1][0] = r[2], fb[j + 1][1] = r[3];
                         }
-                        mma(x, e, fa, fb);
+                        mma(d, fa, fb);
                 }
-                sum(x, e);
+                sum(x, d);
         }
 
         /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each row, to the tail:
@@ -126,9 +125,8 @@ struct AttShort {
         static __device__ __forceinline__ void result(const float *p, const float *b, int T, int row_base, int col_base,
                                                       const Factor &factor, Tail &tail)
         {
-                float o[NJ][4], e[NJ][4];
-                zero(o);
-                zero(e);
+                float o[NJ][4], d[3][NJ][4];
+                zero(d);
                 p += rows() * (TRANS ? 1 : LP);
                 b += half() * (D / 2);
 #pragma unroll
@@ -146,9 +144,9 @@ struct AttShort {
                                         load<2>(v, b + (k + u * 4 + (lane() & 3)) * LD + j * 8 + lane() / 4 * 2);
                                         fb[j][u] = __float_as_uint(v[0]), fb[j + 1][u] = __float_as_uint(v[1]);
                                 }
-                        mma(o, e, fa, fb);
+                        mma(d, fa, fb);
                 }
-                sum(o, e);
+                sum(o, d);
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                         const int t = rows() + (TRANS ? lane() / 4 * 2 + h : lane() / 4 + h * 8);

@@ -198,32 +198,32 @@ enum { NORM_TILES = 528 };
 void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
 {
         bool cuda = is_cuda(e), low = dt != DT_F32;
-        int parts = work_new(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8);
+        /* nothing of it in the activations: a step's losses may lie there still */
+        int parts = work_keep(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8, "grad_parts");
         int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
-        Build b = build_start(e, NULL, "update", "grad_sumsq");
+        Build b = build_start(e, NULL, "update", cuda ? "grad_norm" : "grad_sumsq");
         const char *g = arg_arena(e, &b.args, "g", "float", "g"),
-                   *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
+                   *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts"), *nm;
         b.bytes = 4.0 * (double)n;
         b.flops = 2.0 * (double)n;
-        b.threads = 256;
-        b.smem = 256;
-        if (cuda)
-                build_line(&b, "sumsq_task<256>(a.%s, %lldll, tile, %d, a.%s, smem);", g, (long long)n, NORM_TILES, w);
-        else
+        if (cuda) {
+                const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), "int", "done");
+                nm = arg_work(e, &b.args, norm, "float", "norm");
+                b.threads = 256;
+                b.smem = 256;
+                build_line(&b, "grad_norm_task<256>(a.%s, %lldll, tile, %d, a.%s, a.%s, a.%s, smem);", g, (long long)n,
+                           NORM_TILES, w, done, nm);
+                build_end(&b, arena_fmt(e->tmp, "%d", NORM_TILES));
+        } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
                                arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g, (long long)n, w));
-        build_end(&b, cuda ? arena_fmt(e->tmp, "%d", NORM_TILES) : "1");
-
-        b = build_start(e, NULL, "update", "grad_norm");
-        w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts");
-        const char *nm = arg_work(e, &b.args, norm, "float", "norm");
-        b.threads = 256;
-        b.smem = 256;
-        if (cuda)
-                build_line(&b, "norm_finish_task<256>(a.%s, %d, a.%s, smem);", w, NORM_TILES, nm);
-        else
+                build_end(&b, "1");
+                b = build_start(e, NULL, "update", "grad_norm");
+                w = arg_work(e, &b.args, parts, "double", "parts");
+                nm = arg_work(e, &b.args, norm, "float", "norm");
                 build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s);", w, (long long)n, nm);
-        build_end(&b, "1");
+                build_end(&b, "1");
+        }
 
         b = build_start(e, NULL, "update", "adamw");
         const char *p = arg_arena(e, &b.args, low ? "p" : "w", "float", "param");

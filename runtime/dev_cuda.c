@@ -197,6 +197,13 @@ static int cuda_fetch(Device *d, int slot, const void *from, size_t n, bool asid
         return TGC_OK;
 }
 
+static int cuda_settle(Device *d, int slot, Err *e)
+{
+        ENTER;
+        TRY(cuStreamWaitEvent(c->stream, c->slot_done[slot], 0), "waiting for an event");
+        return TGC_OK;
+}
+
 static int cuda_fetched(Device *d, int slot, void *to, size_t n, Err *e)
 {
         ENTER;
@@ -524,7 +531,7 @@ static int set_up(CudaDevice *c, Err *e)
 static const DevOps cuda_ops = {
         .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
         .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
-        .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
+        .settle = cuda_settle, .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
         .elapsed = cuda_elapsed, .peak = cuda_peak, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
         .capture_end = cuda_capture_end,
         .replay = cuda_replay, .graph_free = cuda_graph_free

@@ -18,6 +18,7 @@ typedef struct DevOps {
         int  (*clear)(Device *d, void *mem, size_t n, Err *e);
         int  (*sync)(Device *d, Err *e);
         int  (*fetch)(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
+        int  (*settle)(Device *d, int slot, Err *e);            /* NULL where copies are done at once */
         int  (*fetched)(Device *d, int slot, void *to, size_t n, Err *e);
         int  (*load)(Device *d, const Plan *plan, Err *e);
         int  (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);

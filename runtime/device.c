@@ -147,6 +147,13 @@ int dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *
         return d->ops->fetch(d, slot, from, n, aside, e);
 }
 
+int dev_settle(Device *d, int slot, Err *e)
+{
+        if (slot < 0 || slot >= DEV_FETCH_SLOTS)
+                return err_set(e, TGC_FAIL, "no slot %d", slot);
+        return d->ops->settle ? d->ops->settle(d, slot, e) : TGC_OK;
+}
+
 int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e)
 {
         if (slot < 0 || slot >= DEV_FETCH_SLOTS || n > DEV_FETCH_BYTES)

@@ -61,8 +61,10 @@ int  dev_sync(Device *d, Err *e);
 
 /* Read n <= DEV_FETCH_BYTES without waiting for what is queued later: fetch
  * queues the copy into a slot, fetched waits for that copy alone.  aside: what is queued later
- * does not wait for the copy either, and leaves `from` alone until fetched has returned. */
+ * does not wait for the copy either, and leaves `from` alone until fetched has returned, or
+ * comes after settle, from which on the queue waits for the slot's copy. */
 int  dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
+int  dev_settle(Device *d, int slot, Err *e);
 int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 
 /* Make all kernels of `prog` ready, from the plan's compiled code, the disk

@@ -32,8 +32,8 @@ static int check_batch(const Session *s, const int *ids, const int *targets, siz
         return TGC_OK;
 }
 
-/* Queue reading one float or int; absent io reads as 0. */
-static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool *present, Err *e)
+/* Queue reading one float or int, aside of the kernels or in turn; absent io reads as 0. */
+static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool aside, bool *present, Err *e)
 {
         const Io *x;
         void *mem;
@@ -44,7 +44,7 @@ static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool
         int code = find_io(s, prog, io, &x, &mem, &bytes, e);
         if (!code && bytes < 4)
                 code = err_set(e, TGC_BAD_FILE, "program %s: io %s is empty", prog, io);
-        return code ? code : dev_fetch(s->d, slot, mem, 4, false, e);
+        return code ? code : dev_fetch(s->d, slot, mem, 4, aside, e);
 }
 
 static const char *loss_io(const Session *s, const char *prog)
@@ -92,24 +92,48 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt_changed = true;
         if ((code = write_batch(s, "step", in->ids + m * n, in->targets + m * n, n, e))
             || (code = session_run(s, "step", in->B, in->T, e))
-            || (code = fetch_io(s, "step", loss_io(s, "step"), slot, &f->has_loss, e)))
+            || (code = fetch_io(s, "step", loss_io(s, "step"), slot, true, &f->has_loss, e)))
                 return code;
-        return fetch_io(s, "step", "aux_loss", slot + 1, &f->has_aux, e);
+        return fetch_io(s, "step", "aux_loss", slot + 1, true, &f->has_aux, e);
 }
 
+/* A micro-step's losses lie in `act`, where every program has its values: the next one to write
+ * there waits for this. */
+static int settle_micro(Session *s, Flight *f, int m, Err *e)
+{
+        return dev_settle(s->d, slot_of(s, f, m % RING * 2 + (f->has_aux ? 1 : 0)), e);
+}
+
+static bool uses_act(const Session *s, const Prog *g)
+{
+        int act = program_arena(&s->p, "act");
+        for (int r = 0; r < g->n_run; r++)
+                for (int i = 0; i < s->p.kernel[g->run[r].kernel].n_args; i++)
+                        if (g->run[r].arg[i].arena == act)
+                                return true;
+        return false;
+}
+
+/* Norm and flag have places of their own, unless the update has something in `act`: they are read
+ * aside, and the next update waits for that. */
 static int queue_update(Session *s, Flight *f, Err *e)
 {
         const Prog *g = 0;
         const Io *bad;
-        int code = find_prog(s, "update", &g, e);
+        const Flight *last = &s->flight[(f - s->flight + N_FLIGHTS - 1) % N_FLIGHTS];
+        int code = find_prog(s, "update", &g, e), micro = f->n_micro - 1;
         if (code)
+                return code;
+        bool act = uses_act(s, g);
+        if ((code = dev_settle(s->d, slot_of(s, last, last->has_bad ? SLOT_BAD : SLOT_NORM), e))
+            || (act && (code = settle_micro(s, f, micro, e))))
                 return code;
         if ((bad = prog_io(g, "bad")) && (code = dev_clear(s->d, ref_mem(s, bad->at), 4, e)))
                 return code;
-        if ((code = session_run(s, "update", 1, 1, e))
-            || (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), &f->has_norm, e)))
+        if ((code = session_run(s, "update", 1, 1, e)) || (!act && (code = settle_micro(s, f, micro, e)))
+            || (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), !act, &f->has_norm, e)))
                 return code;
-        return fetch_io(s, "update", "bad", slot_of(s, f, SLOT_BAD), &f->has_bad, e);
+        return fetch_io(s, "update", "bad", slot_of(s, f, SLOT_BAD), !act, &f->has_bad, e);
 }
 
 static void set_optimiser(Session *s, const TrainStep *in)
@@ -152,7 +176,7 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         for (int m = 0; m < in->n_micro; m++) {
                 if (m >= RING && (code = take_micro(s, f, m - RING, e)))
                         return code;
-                if ((code = queue_micro(s, f, in, m, e)))
+                if ((m > 0 && (code = settle_micro(s, f, m - 1, e))) || (code = queue_micro(s, f, in, m, e)))
                         return code;
         }
         if (!(code = queue_update(s, f, e)))

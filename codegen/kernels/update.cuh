@@ -1,9 +1,9 @@
 /* update.cuh: the optimiser over flat float32 arenas: gradient norm, then AdamW.
  *
- *      sumsq_task<THREADS>(g, n, tile, tiles, partial, smem)
- *              partial[tile] = sum of squares of its share of g.  tiles: fixed, 1056 at most.
- *      norm_finish_task<THREADS>(partial, tiles, norm, smem)        one tile
- *              *norm = sqrt(sum of partial).
+ *      grad_norm_task<THREADS>(g, n, tile, tiles, partial, done, norm, smem)
+ *              partial[tile] = sum of squares of its share of g; the block that is done last, counted by
+ *              *done (0 before and after), makes *norm = sqrt(sum of partial), in order whichever
+ *              it is.  tiles: fixed, 1056 at most.
  *      adamw_task<THREADS>(rt, param, m, v, grad, low, n, n_decay, norm, flag, tile)
  *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
  *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
@@ -26,8 +26,10 @@
 #define ADAMW_PER_THREAD 4
 
 template <int THREADS>
-TGC_DEV void sumsq_task(const float *g, long long n, int tile, int tiles, float *partial, char *smem)
+TGC_DEV void grad_norm_task(const float *g, long long n, int tile, int tiles, float *partial, int *done, float *norm,
+                            char *smem)
 {
+        int *last = (int *)smem + 32;           /* beyond block_sum's */
         float sum[4] = {};
         long long vectors = n / 4, step = (long long)tiles * THREADS;
         long long i = (long long)tile * THREADS + threadIdx.x;
@@ -44,20 +46,23 @@ TGC_DEV void sumsq_task(const float *g, long long n, int tile, int tiles, float 
                 sum[0] += x * x;
         }
         float s = block_sum<THREADS>(sum[0] + sum[1] + (sum[2] + sum[3]), (float *)smem);
-        if (threadIdx.x == 0)
+        if (threadIdx.x == 0) {
                 partial[tile] = s;
+                __threadfence();
+                *last = atomicAdd(done, 1) == tiles - 1;
+                __threadfence();
+        }
         __syncthreads();
-}
-
-template <int THREADS>
-TGC_DEV void norm_finish_task(const float *partial, int tiles, float *norm, char *smem)
-{
-        float s = 0.f;
-        for (int i = (int)threadIdx.x; i < tiles; i += THREADS)
-                s += partial[i];
-        s = block_sum<THREADS>(s, (float *)smem);
-        if (threadIdx.x == 0)
-                *norm = sqrtf(s);
+        if (*last) {
+                s = 0.f;
+                for (int i = (int)threadIdx.x; i < tiles; i += THREADS)
+                        s += partial[i];
+                s = block_sum<THREADS>(s, (float *)smem);
+                if (threadIdx.x == 0) {
+                        *norm = sqrtf(s);
+                        *done = 0;
+                }
+        }
         __syncthreads();
 }
 

@@ -579,19 +579,17 @@ static void bench_combine(int rows)
 
 /* ---- update ------------------------------------------------------------------------- */
 
-struct SumsqRun {
+struct GradNormRun {
         const float *g;
         long long n;
         int tiles;
         float *partial;
-        __device__ void operator()(int tile, char *smem) const { sumsq_task<256>(g, n, tile, tiles, partial, smem); }
-};
-
-struct FinishRun {
-        const float *partial;
-        int tiles;
+        int *done;
         float *norm;
-        __device__ void operator()(int, char *smem) const { norm_finish_task<256>(partial, tiles, norm, smem); }
+        __device__ void operator()(int tile, char *smem) const
+        {
+                grad_norm_task<256>(g, n, tile, tiles, partial, done, norm, smem);
+        }
 };
 
 struct AdamwRun {
@@ -615,7 +613,7 @@ static void bench_update(long long n)
                 return;
         Dev<float> p(n), m(n), v(n), g(n), partial(1056), norm(1);
         Dev<bf16> low(n);
-        Dev<int> flag(1);
+        Dev<int> flag(1), done(1);
         Dev<Rt> rt(1);
         Rt h;
         memset(&h, 0, sizeof h);
@@ -624,9 +622,9 @@ static void bench_update(long long n)
         rt.put({h});
         fill(p, 1);
         fill(g, 2, 1e-3f);
+        done.put({0});
         auto square = [&] {
-                launch<256>(SumsqRun{g.p, n, 1056, partial.p}, 1056, UPDATE_SMEM);
-                launch<256>(FinishRun{partial.p, 1056, norm.p}, 1, UPDATE_SMEM);
+                launch<256>(GradNormRun{g.p, n, 1056, partial.p, done.p, norm.p}, 1056, UPDATE_SMEM);
         };
         auto step = [&] {
                 launch<256>(AdamwRun{rt.p, p.p, m.p, v.p, g.p, low.p, n, norm.p, flag.p},

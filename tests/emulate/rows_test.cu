@@ -542,19 +542,17 @@ static void combine_test(int rows, bool gated)
 
 /* ---- update ---------------------------------------------------------------------- */
 
-struct SumsqRun {
+struct GradNormRun {
         const float *g;
         long long n;
         int tiles;
         float *partial;
-        __device__ void operator()(int tile, char *smem) const { sumsq_task<256>(g, n, tile, tiles, partial, smem); }
-};
-
-struct NormFinishRun {
-        const float *partial;
-        int tiles;
+        int *done;
         float *norm;
-        __device__ void operator()(int, char *smem) const { norm_finish_task<256>(partial, tiles, norm, smem); }
+        __device__ void operator()(int tile, char *smem) const
+        {
+                grad_norm_task<256>(g, n, tile, tiles, partial, done, norm, smem);
+        }
 };
 
 struct AdamwRun {
@@ -577,7 +575,7 @@ static void update_test(int n, int n_decay, float clip, bool bad)
         Rt *rt = rts.p;
         Buf<float> p(n), m(n), v(n), g(n), partial(7), norm(1);
         Buf<bf16> low(n);
-        Buf<int> flag(1);
+        Buf<int> flag(1), done(1);
         Vec p0(n), m0(n), v0(n);
         p.fill(1);
         m.fill(2, 0.1f);
@@ -591,8 +589,9 @@ static void update_test(int n, int n_decay, float clip, bool bad)
         rt->clip = clip, rt->bias1 = 0.19f, rt->bias2 = 0.0975f;
         for (int i = 0; i < n; i++)
                 p0[i] = p[i], m0[i] = m[i], v0[i] = v[i] = fabsf(v[i]);
-        shell_run<256>(7, UPDATE_SMEM, SumsqRun{g.p, n, 7, partial.p});
-        shell_run<256>(1, UPDATE_SMEM, NormFinishRun{partial.p, 7, norm.p});
+        done[0] = 0;
+        shell_run<256>(7, UPDATE_SMEM, GradNormRun{g.p, n, 7, partial.p, done.p, norm.p});
+        CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
         shell_run<256>(ceil_div(n, 256 * ADAMW_PER_THREAD), UPDATE_SMEM,
                   AdamwRun{rt, p.p, m.p, v.p, g.p, low.p, n, n_decay, norm.p, flag.p});
         double total = 0;

@@ -278,7 +278,7 @@ TEST(matvec_in_both_layouts_types_and_odd_sizes)
                         RUN(matvec_tiles(N, K), y, M * N, matvec_task(norm, 1e-5f, w, M, N, K, tile, &io, head0, tail0));
                 else
                         RUN(matvec_tiles(N, K), y, M * N,
-                            matvec_gain_task(norm, 1e-5f, w, M, N, K, tile, &io, head0, double_odd, tail0));
+                            matvec_gain_task(norm, 1e-5f, w, M, N, K, tile, &io, head0, double_odd, NULL, tail0));
                 for (int i = 0; i < M && norm != NORM_NONE; i++) {
                         double m = 0., q = 0.;
                         for (long k = 0; k < K && norm == NORM_LAYER; k++)

@@ -59,8 +59,8 @@ static int slower(const void *a, const void *b)
 /* Seconds of one launch at the ceiling: of memory or of arithmetic, whichever takes longer. */
 static double least_time(const Bench *b, const KernelDef *k)
 {
-        double flops = b->most.flops[b->m->dtype != STORE_F32], memory = b->most.bytes > 0 ? k->bytes / b->most.bytes : 0,
-               work = flops > 0 ? k->flops / flops : 0;
+        double flops = b->most.flops[b->m->dtype != STORE_F32], work = flops > 0 ? k->flops / flops : 0;
+        double memory = b->most.bytes > 0 ? k->bytes / b->most.bytes : 0;
         return memory > work ? memory : work;
 }
 
@@ -73,8 +73,8 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
                 char share[16] = "-";
                 if (most > 0)
                         snprintf(share, sizeof share, "%.0f%%", 100 * most);
-                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf, share,
-                       r->k->name, r->k->title ? r->k->title : "");
+                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
+                       share, r->k->name, r->k->title ? r->k->title : "");
                 return;
         }
         cJSON *o = cJSON_CreateObject();
@@ -137,8 +137,8 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 cJSON *list = b->json ? cJSON_AddArrayToObject(b->json, key) : NULL;
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
-                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n", prog,
-                               n, total);
+                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
+                               prog, n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);
         }

@@ -179,10 +179,10 @@ static int queue_step(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
+        const void *token = x->history ? x->history + (x->first + i) % x->cap : x->next;
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
-                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS,
-                                 x->history ? x->history + (x->first + i) % x->cap : x->next, bytes, x->history != 0, e);
+                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->history != 0, e);
         if (!code && x->ids != x->next)
                 code = dev_copy(s->d, x->ids, x->next, bytes, e);
         return code;

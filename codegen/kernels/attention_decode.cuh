@@ -86,7 +86,8 @@ struct AttStep {
         }
         /* Positions n0, n0 + KEYS, ... that lie in [lo, hi). */
         template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo, int hi, int lane)
+        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo,
+                                             int hi, int lane)
         {
 #pragma unroll
                 for (int u = 0; u < Sh::UNROLL; u++) {
@@ -142,8 +143,8 @@ TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
 }
 
 template <class E, class Att, class Tile, class Tail>
-TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt, int tile,
-                                   char *smem, Tail tail)
+TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
+                                   int tile, char *smem, Tail tail)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef typename Sh::L L;
@@ -302,8 +303,8 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 __syncthreads();
                 if (*last)
                         for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
-                                att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
-                                                         tail);
+                                att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP
+                                                                  + r % GROUP, tail);
         }
         __syncthreads();
 }

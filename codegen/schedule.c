@@ -22,8 +22,7 @@
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
  * multiprocessor, more where more do; light ones, eight a multiprocessor.  A
  * kernel with more shared memory than LIGHT_SMEM keeps tiles in registers, and is joined only by
- * others of as many threads: light ones would take the room of those.  Arguments of a kernel:
- * PROGRAM_MAX_ARGS of the runtime. */
+ * blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
 enum { TILE_BLOCKS = 264, LIGHT_BLOCKS = 1056, LIGHT_SMEM = 16 << 10, MOST_ARGS = 250 };
 
 typedef struct Team { int level, *member, n, blocks, room, args; double us; } Team;
@@ -123,7 +122,7 @@ static bool may_join(const Launch *l)
 /* fast: the one may use functions that the other may not. */
 static bool agree(const Piece *a, const Piece *b)
 {
-        return a->fast == b->fast && is_light(a) == is_light(b) && (is_light(a) || a->threads == b->threads);
+        return a->fast == b->fast && ((is_light(a) && is_light(b)) || a->threads == b->threads);
 }
 
 static bool has_room(const Steps *s, const Team *t, int i)

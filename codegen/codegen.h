@@ -229,6 +229,7 @@ void    module_count(Module *m, const char *program);    /* ends a program: adds
 
 /* ---- schedule.c: small launches that do not wait for each other become one ---- */
 
+enum { LIGHT_SMEM = 16 << 10 };         /* a kernel with no more of it keeps no tiles in registers */
 void schedule_launches(Emit *e, Arena *a);
 
 /* ---- functor.c: heads and tails as text, CUDA and C ---- */

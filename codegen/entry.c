@@ -225,12 +225,14 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         int64_t first = 0;
         char own[16];
         int min_blocks = l->piece[0]->min_blocks;
+        bool light = k->smem <= LIGHT_SMEM;             /* of tiles, the registers of all must fit */
         for (int i = 0, n; i < l->n_pieces; i += n) {
+                int own_blocks = l->piece[i]->min_blocks;
                 n = run_of(l->piece, l->n_pieces, i);
                 snprintf(own, sizeof own, "\1_%d", i);
                 put_as(t, l->piece[i]->decl, own, "");
-                if (l->piece[i]->min_blocks < min_blocks)
-                        min_blocks = l->piece[i]->min_blocks;
+                if (light ? own_blocks > min_blocks : own_blocks < min_blocks)
+                        min_blocks = own_blocks;
         }
         put_head(l, k->threads, min_blocks, t);
         text_add(t, "        const int block = (int)blockIdx.x;\n");

@@ -88,6 +88,7 @@ static void bucket(Emit *e, const Group *gr)
                              : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
         if (is_cuda(e)) {
                 b.threads = 512;
+                b.min_blocks = 2;       /* of what it is launched with, too */
                 b.us = 4.5;             /* 1024 ids: reading them twice, and a few barriers */
                 b.smem = (int)((512 / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
                 build_line(&b, "bucket_task<512>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", ids, P,

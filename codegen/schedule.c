@@ -20,12 +20,12 @@
 #include <string.h>
 
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
- * multiprocessor, more where more do; light ones, eight a multiprocessor.  A
+ * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor.  A
  * kernel with more shared memory than LIGHT_SMEM keeps tiles in registers, and is joined only by
  * blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
-enum { TILE_BLOCKS = 264, LIGHT_BLOCKS = 1056, LIGHT_SMEM = 16 << 10, MOST_ARGS = 250 };
+enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250 };
 
-typedef struct Team { int level, *member, n, blocks, room, args; double us; } Team;
+typedef struct Team { int level, *member, n, blocks, room, threads, args; double us; } Team;
 
 typedef struct Steps {
         Emit *e;
@@ -116,7 +116,8 @@ static bool may_join(const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->waits && !p->on90.threads && room > 0 && room <= (is_light(p) ? LIGHT_BLOCKS : TILE_BLOCKS);
+        return !p->waits && !p->on90.threads && room > 0 &&
+               room <= (is_light(p) ? LIGHT_THREADS / p->threads : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */
@@ -129,6 +130,7 @@ static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
         bool light = is_light(l->piece[0]);
+        int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
                 if (!may_join(m) || !agree(m->piece[0], l->piece[0]))
@@ -136,7 +138,7 @@ static bool has_room(const Steps *s, const Team *t, int i)
                 light &= is_light(m->piece[0]);
         }
         return t->args + l->n_args <= MOST_ARGS &&
-               t->room + room_of(l) <= (light ? LIGHT_BLOCKS : TILE_BLOCKS);
+               t->room + room_of(l) <= (light ? LIGHT_THREADS / threads : TILE_BLOCKS);
 }
 
 /* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
@@ -156,6 +158,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->member[t->n++] = i;
         t->blocks += (int)grid_count(l->grid);
         t->room += room_of(l);
+        t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
         t->us = us > t->us ? us : t->us;
         s->level[i] = t->level;

@@ -279,6 +279,10 @@ const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map;
 /* Opens the branches and writes that for sm_90a, which names `in` and `tail`; the caller goes on with the other one
  * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
 bool att90_forward(Build *b, Ref r, const char *lse);
+bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has Hopper kernels */
+/* Likewise its branch of dk's and dv's kernel, which names tail_k and tail_v, or of dq's.  sums: C text, lse and delta,
+ * for dq after the output and its strides. */
+void att90_grad(Build *b, Ref r, bool kv, const char *sums);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

@@ -2,8 +2,9 @@
  *
  * Forward is one launch; with few queries against a long cache it is split over
  * the cache and a second launch merges the parts.  Backward is three: delta =
- * sum(o * do), then dk and dv by key tiles, then dq by query tiles.  Short float32
- * problems have their own kernels, where backward is one launch. */
+ * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
+ * makes delta as well, and the first launch is one block that has nothing to do.  Short
+ * float32 problems have their own kernels, where backward is one launch. */
 #include "codegen.h"
 #include <string.h>
 
@@ -380,11 +381,18 @@ static void backward(Emit *e, const Group *gr)
         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
         const char *w = arg_work(e, &b.args, work, "float", "delta");
         b.bytes = att_bytes(&t, 2, 0);
+        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
+        if (sm90) {
+                b.on90 = (On90){ 128, 0, "1" };
+                text_add(&b.body, "#ifndef TGC_SM90A\n");
+        }
         build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);
         build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", type, o.arg, d.arg,
                    w);
+        if (sm90)
+                text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, all), delta_rows(&t)));
-        for (int kv = 1; kv >= 0; kv--) {
+        for (int kv = 0; kv < 2; kv++) {
                 int r = row_for(kv ? "DKV" : "DQ", t.mma, (int)t.D);
                 if (r < 0)
                         error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
@@ -393,29 +401,42 @@ static void backward(Emit *e, const Group *gr)
                 describe(&t, &b, NULL);
                 d = operand(e, &b, t.n->in[5]);
                 const char *lse = plain_arg(e, &b, t.n->in[4]);
-                w = arg_done(e, &b.args, work, "float", "delta");
+                w = sm90 && !kv ? arg_work(e, &b.args, work, "float", "delta")
+                                : arg_done(e, &b.args, work, "float", "delta");
+                const char *sums = arena_fmt(e->tmp, "%s, a.%s", lse, w);
                 b.threads = rows[r].threads;
                 b.min_blocks = rows[r].minb;
                 b.smem = smem_of(r, (int)t.D);
                 b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = kv ? att_bytes(&t, 2, 4) : att_bytes(&t, 3, 2);
-                build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
+                const char *grads = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s, a.%s", d.arg, d.b, d.t, d.h, lse, w);
                 if (kv) {
                         build_functor(&b, &gr->tail[1], "tail_k");
                         build_functor(&b, &gr->tail[2], "tail_v");
                         build_line(&b, "\1_tail_k tail_k = { a };");
                         build_line(&b, "\1_tail_v tail_v = { a };");
+                        if (sm90)
+                                att90_grad(&b, gr->anchor, true, sums);
                         build_line(&b,
-                                   "attention_dkv_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, "
+                                   "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
                                    "tail_k, tail_v);",
-                                   type, tile_text(e, r), d.arg, lse, w);
+                                   type, tile_text(e, r), grads);
+                        if (sm90)
+                                text_add(&b.body, "#endif\n");
                         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.K, Tg, rows[r].bm));
                 } else {
                         build_functor(&b, &gr->tail[0], "tail");
                         build_line(&b, "\1_tail tail = { a };");
+                        if (sm90) {
+                                o = operand(e, &b, t.n->in[3]);
+                                sums = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s", o.arg, o.b, o.t, o.h, sums);
+                                att90_grad(&b, gr->anchor, false, sums);
+                        }
                         build_line(&b,
-                                   "attention_dq_task<%s, \1_att, %s>(in, %s, sg, %s, a.%s, B, T, rt, tile, smem, "
+                                   "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
                                    "tail);",
-                                   type, tile_text(e, r), d.arg, lse, w);
+                                   type, tile_text(e, r), grads);
+                        if (sm90)
+                                text_add(&b.body, "#endif\n");
                         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
                 }
         }

@@ -5,8 +5,11 @@
  * columns all that a token's row holds: q, k and v that are parts of one row share a map, and heads are boxes
  * of its columns. */
 #include "codegen.h"
+#include <string.h>
 
-enum { LEAST_T = 128 };         /* shorter sequences have no use for blocks of 128 queries and more */
+/* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
+ * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor. */
+enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64 };
 
 typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
 
@@ -14,6 +17,14 @@ static const Att90Row rows[] = {
 #define ATT90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
 #include "attention_tiles_sm90.def"
 #undef ATT90
+};
+
+typedef struct Grad90Row { const char *kind; int D, stages, owns; const char *keep; int smem; } Grad90Row;
+
+static const Grad90Row grad_rows[] = {
+#define ATT_GRAD90(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
+#include "attention_grad_tiles_sm90.def"
+#undef ATT_GRAD90
 };
 
 /* r (B,T,heads,D) as a map; head h's columns begin at *col + h * *head.  false: it does not lie so, or B or T
@@ -77,4 +88,44 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                    t->groups, t->bn, t->stages, t->turns, mq, mk, mv, lse);
         text_add(&b->body, "#else\n");
         return true;
+}
+
+/* ---- gradients ---- */
+
+static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        return dim_most(e, q->dim[0]) * NODE(e->g, r)->type.dim[2].n * ((dim_most(e, q->dim[1]) + 127) / 128);
+}
+
+bool att90_grad_fits(Emit *e, Ref r)
+{
+        const Node *n = NODE(e->g, r);
+        const int operands[] = { 0, 1, 2, 5 };
+        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap)
+                return false;
+        for (int i = 0; i < 4; i++)
+                if (!att90_fits(e, n->in[operands[i]]))
+                        return false;
+        return grad_blocks(e, n, n->in[1]) >= LEAST_GRAD_BLOCKS;
+}
+
+void att90_grad(Build *b, Ref r, bool kv, const char *sums)
+{
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, r);
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        const Grad90Row *t = grad_rows;
+        while (strcmp(t->kind, kv ? "DKV" : "DQ") || t->D != q->dim[3].n)
+                t++;
+        const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
+                   *mv = att90_map(b, n->in[2], "map_v"), *mg = att90_map(b, n->in[5], "map_g");
+        b->include = "attention_grad_sm90";
+        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)grad_blocks(e, n, n->in[kv])) };
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s };", mq, mk, mv, mg);
+        build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, "
+                      "(int)gridDim.x, smem, %s);", kv ? "dkv" : "dq", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
+                   t->stages, t->owns, t->keep, sums, kv ? "tail_k, tail_v" : "tail");
+        text_add(&b->body, "#else\n");
 }

@@ -493,7 +493,7 @@ static void matvec_cases()
         short_case<f16, 96, 288, 7, NORM_LAYER, 16, 8, 2, 2, 224, 2, 1>();
         short_case<bf16, 34, 768, 132, NORM_NONE, 16, 8, 2, 1, 32, 1, 1>();
         short_case<float, 66, 1026, 10, NORM_LAYER, 8, 2, 2, 2, 256, 2, 2>();
-        short_case<bf16, 9, 101, 9, NORM_RMS, 2, 1, 1, 1, 32, 1, 1>();
+        short_case<bf16, 9, 101, 9, NORM_RMS, 2, 1, 1, 1, 288, 1, 1>();
 
         matvec_case<bf16, 1, 136, 512, 128, 2, 1, NORM_RMS, 16, 8, 2, 2>();
         matvec_case<bf16, 1, 36, 2048, 128, 4, 1, NORM_LAYER, 16, 8, 8>();

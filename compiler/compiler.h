@@ -69,6 +69,7 @@ void fuse_norm_grad(Graph *g, Arena *tmp);
 void few_experts(Graph *g, Arena *tmp);
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
+void keep_parts(Graph *g, Arena *tmp);          /* parts of products instead of the whole */
 void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */
 void recompute(Graph *g, Arena *tmp, bool all);         /* all: everything cheap, else what costs nothing */
 typedef struct FuseNote FuseNote;

@@ -22,6 +22,7 @@ static void run_fuse_norm_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_norm_
 static void run_cache_kv(Graph *g, Arena *t, Ctx *c) { (void)c; cache_kv(g, t); }
 static void run_precision(Graph *g, Arena *t, Ctx *c) { (void)t; precision(g, c->o->dtype); }
 static void run_few_experts(Graph *g, Arena *t, Ctx *c) { (void)c; few_experts(g, t); }
+static void run_keep_parts(Graph *g, Arena *t, Ctx *c) { (void)c; keep_parts(g, t); }
 static void run_materialize(Graph *g, Arena *t, Ctx *c) { (void)c; materialize(g, t); }
 static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->why); }
 static void run_order(Graph *g, Arena *t, Ctx *c) { (void)c; order(g, t); }
@@ -52,6 +53,7 @@ static const Pass passes[] = {
         { "recompute",      STEP,   0, run_recompute },         /* precision types the clones */
         { "precision",      ~0u,    0, run_precision },
         { "few_experts",    CACHED, 1, run_few_experts },       /* after precision: types are final */
+        { "keep_parts",     ~0u,    1, run_keep_parts },
         { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
         { "fuse",           ~0u,    0, run_fuse },
         { "order",          ~0u,    1, run_order },

@@ -31,6 +31,7 @@ static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cac
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
 static void run_recompute(Model *m, Arena *tmp, const char *arg) { recompute(m->graph, tmp, !arg || strcmp(arg, "free")); }
+static void run_keep_parts(Model *m, Arena *tmp, const char *arg) { (void)arg; keep_parts(m->graph, tmp); }
 static void run_materialize(Model *m, Arena *tmp, const char *arg) { (void)arg; materialize(m->graph, tmp); }
 
 static void run_order(Model *m, Arena *tmp, const char *arg)
@@ -60,6 +61,7 @@ static const Pass passes[] = {
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
         { "recompute", true, 0, run_recompute },
+        { "keep_parts", true, 0, run_keep_parts },
         { "materialize", true, 0, run_materialize },
         { "fuse", true, PRINT_GROUP, run_fuse },
         { "order", true, PRINT_GROUP, run_order },
@@ -374,6 +376,7 @@ PASS(few_experts)
 PASS(cache_kv)
 PASS(precision)
 PASS(recompute)
+PASS(keep_parts)
 PASS(materialize)
 PASS(fuse)
 PASS(order)

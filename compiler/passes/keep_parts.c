@@ -1,0 +1,76 @@
+/* keep_parts.c: of a product that is cut into parts, the parts that are read are kept, not the whole.
+ * needs: types.   keeps: types.   Runs after differentiate, before fusion.
+ *
+ *      %qkv = matmul %x, %w                              %qkv = matmul %x, %w
+ *      %q = rope (slice %qkv)                            %q = rope (slice %qkv)
+ *      %v = slice %qkv                           ->      %v = cast (slice %qkv)
+ *      %y = attention %q, %k, %v                         %y = attention %q, %k, %v
+ *
+ * Attention reads q and k rotated, and the product's tail rotates them; were v read where it lies in the
+ * product, all of that would be stored for it.  Only parts beside rotated ones are copied: others
+ * may have readers further on, in the backward pass, that want them as they are. */
+#include "../compiler.h"
+#include "../../codegen/codegen.h"
+
+typedef enum { UNREAD, ROTATED, READ, OTHER } PartUse;  /* of a part; the larger one counts */
+
+/* What r, or a reshape of it, is read by. */
+static PartUse use_of(const Graph *g, Ref r)
+{
+        PartUse use = UNREAD;
+        for (int i = 0; i < g->n_out; i++)
+                if (g->out[i].ref == r)
+                        return OTHER;
+        for (Ref u = r + 1; u < g->n_nodes; u++)
+                for (int i = 0; i < g->node[u].n_in; i++) {
+                        if (g->node[u].in[i] != r)
+                                continue;
+                        Op op = g->node[u].op;
+                        PartUse here = op == OP_ROPE ? ROTATED : op == OP_RESHAPE ? use_of(g, u)
+                                     : is_member(g, u) || op_info[op].cls == CLASS_VIEW ? OTHER : READ;
+                        use = here > use ? here : use;
+                }
+        return use;
+}
+
+/* Is product r read through parts alone, of which some are only rotated and the others not by elementwise ops? */
+static bool worth(const Graph *g, Ref r, bool *copy)
+{
+        bool rotated = false, read = false;
+        for (int i = 0; i < g->n_out; i++)
+                if (g->out[i].ref == r)
+                        return false;
+        for (Ref u = r + 1; u < g->n_nodes; u++)
+                for (int i = 0; i < g->node[u].n_in; i++) {
+                        if (g->node[u].in[i] != r)
+                                continue;
+                        PartUse use = g->node[u].op == OP_SLICE ? use_of(g, u) : OTHER;
+                        if (use == OTHER)
+                                return false;
+                        rotated |= use == ROTATED;
+                        read |= use == READ;
+                }
+        for (Ref u = r + 1; rotated && read && u < g->n_nodes; u++)
+                if (g->node[u].op == OP_SLICE && g->node[u].in[0] == r && use_of(g, u) == READ)
+                        copy[u] = true;
+        return rotated && read;
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *copy)
+{
+        Ref n = graph_copy_node(old, r, g, map);
+        if (!((bool *)copy)[r])
+                return n;
+        Type t = NODE(g, n)->type;
+        return graph_typed(g, OP_CAST, &t, &n, 1, NULL, NODE(old, r)->loc, graph_name(g, NODE(old, r)->name));
+}
+
+void keep_parts(Graph *g, Arena *tmp)
+{
+        bool *copy = arena_alloc(tmp, (size_t)g->n_nodes), any = false;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (g->node[r].op == OP_MATMUL)
+                        any |= worth(g, r, copy);
+        if (any)
+                graph_rebuild(g, visit, copy);
+}

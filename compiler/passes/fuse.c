@@ -369,16 +369,67 @@ static void place_member(Fuse *f, Ref r, int level)
         }
 }
 
-/* A value that recompute made again: an equal one stands before it.  It is computed where it is read. */
-static bool is_again(const Graph *g, Ref r)
+/* The node that recompute made r from, or 0: an equal one that stands before it. */
+static Ref original(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
-        if (n->n_in != 1 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST)
-                return false;
-        for (Ref s = n->in[0] + 1; s < r; s++)
-                if (g->node[s].op == n->op && g->node[s].n_in == 1 && g->node[s].in[0] == n->in[0] &&
-                    shape_eq(&g->node[s].type, &n->type))
+        if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST)
+                return 0;
+        const Ref a = n->in[0], b = n->in[n->n_in - 1], a0 = n->n_in > 1 ? original(g, a) : 0,
+                  b0 = n->n_in > 1 ? original(g, b) : 0;
+        if (n->n_in > 1 && !a0 && !b0)
+                return 0;
+        for (Ref s = 1; s < r; s++) {
+                const Node *x = &g->node[s];
+                if (x->op == n->op && x->n_in == n->n_in && shape_eq(&x->type, &n->type) &&
+                    (x->in[0] == a || x->in[0] == a0) && (x->in[n->n_in - 1] == b || x->in[n->n_in - 1] == b0))
+                        return s;
+        }
+        return 0;
+}
+
+/* Does kernel id wait for kernel goal? */
+static bool waits(Fuse *f, int id, int goal)
+{
+        Graph *g = f->g;
+        for (Ref s = 1; s < g->n_nodes; s++)
+                for (int i = 0; NODE(g, s)->group == id && i < NODE(g, s)->n_in; i++) {
+                        Ref in = NODE(g, s)->in[i];
+                        f->stamp++;
+                        if (NODE(g, in)->group != id && depends(f, in, goal))
+                                return true;
+                }
+        return false;
+}
+
+/* Does kernel id wait for a reader of r? */
+static bool waits_for_reader(Fuse *f, int id, Ref r)
+{
+        for (Ref u = r + 1; u < f->g->n_nodes; u++) {
+                const Node *n = NODE(f->g, u);
+                for (int i = 0; i < n->n_in; i++)
+                        if (value_base(f->g, n->in[i]) == r && n->group && waits(f, id, n->group))
+                                return true;
+        }
+        return false;
+}
+
+/* A value made again joins a kernel that computes one of its inputs again, as that kernel has the others at hand. */
+static bool follow(Fuse *f, Ref r)
+{
+        Graph *g = f->g;
+        const Type *t = &NODE(g, r)->type;
+        for (int i = 0; i < NODE(g, r)->n_in; i++) {
+                Ref in = NODE(g, r)->in[i];
+                int id = NODE(g, in)->group;
+                Ref anchor = id ? f->gr[id].anchor : 0;
+                if (anchor && original(g, in) && f->gr[id].members < MAX_MEMBERS &&
+                    shape_eq(&NODE(g, anchor)->type, t) && shape_eq(&NODE(g, in)->type, t) &&
+                    !waits_for_reader(f, id, r)) {
+                        enter(f, r, id);
                         return true;
+                }
+        }
         return false;
 }
 
@@ -565,7 +616,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
                 if (is_member(g, r)) {
-                        if (level && is_again(g, r))
+                        if (level && original(g, r))    /* it is computed where it is read */
                                 continue;
                         place_member(&f, r, level);
                         adopt(&f, r, level);
@@ -578,7 +629,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 }
         }
         for (Ref r = 1; r < g->n_nodes; r++)
-                if (is_member(g, r) && !NODE(g, r)->group)
+                if (is_member(g, r) && !NODE(g, r)->group && !(level && original(g, r) && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
                 if (NODE(g, r)->op == OP_MATMUL && matvec_m(g, r))

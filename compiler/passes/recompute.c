@@ -6,7 +6,9 @@
  *                                                    %dw = matmul %dd, %a.9
  *
  * Free is a function of one value that only elementwise gradients read, when that value is
- * read by them as well (SwiGLU's silu): always done.  Cheap are elementwise ops and norms: they run at
+ * read by them as well (SwiGLU's silu): always done.  Nearly free is the product of two such values, when it is large
+ * and only a weight's gradient reads it (SwiGLU's other factor times silu): the kernel of those gradients stores it
+ * on its way, which costs a write and saves an activation per layer.  Cheap are elementwise ops and norms: they run at
  * the speed of memory, and what they read is kept anyway, or cheap itself.  Chosen by --recompute: it
  * trades a few percent of time for the memory of one activation per op and layer. */
 #include "../compiler.h"
@@ -67,6 +69,20 @@ static void readers(const Graph *g, Ref seed, bool *by_map, bool *by_other)
                 by_other[g->out[i].ref] = true;
 }
 
+enum { LARGE = 16 << 20 };              /* bytes in 16-bit storage: what is smaller stays */
+
+/* Is r a large product of what elementwise gradients read, or compute again anyway? */
+static bool is_gated(const Graph *g, Ref r, const bool *by_map, const bool *by_other, const bool *cheap)
+{
+        const Node *n = &g->node[r];
+        if (n->op != OP_MUL || by_map[r] || !by_other[r] || type_count(&n->type, &g->sizes) * 2 < LARGE)
+                return false;
+        for (int i = 0; i < 2; i++)
+                if (!(by_map[n->in[i]] || cheap[n->in[i]]) || !shape_eq(&g->node[n->in[i]].type, &n->type))
+                        return false;
+        return cheap[n->in[0]] || cheap[n->in[1]];
+}
+
 void recompute(Graph *g, Arena *tmp, bool all)
 {
         bool *by_map = arena_alloc(tmp, (size_t)g->n_nodes), *by_other = arena_alloc(tmp, (size_t)g->n_nodes);
@@ -87,8 +103,9 @@ void recompute(Graph *g, Arena *tmp, bool all)
                 if (op_info[n->op].cls == CLASS_VIEW && n->n_in && !c.cheap[n->in[0]])
                         c.cheap[r] = false;
                 if (!all)
-                        c.cheap[r] &= op_info[n->op].cls == CLASS_MAP && n->n_in == 1 && by_map[r] && !by_other[r]
-                                      && by_map[n->in[0]];
+                        c.cheap[r] &= op_info[n->op].cls == CLASS_MAP &&
+                                      ((n->n_in == 1 && by_map[r] && !by_other[r] && by_map[n->in[0]]) ||
+                                       is_gated(g, r, by_map, by_other, c.cheap));
         }
         graph_rebuild(g, visit, &c);
         graph_sweep(g);

@@ -238,6 +238,7 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 
 /* ---- gen_matmul.c: operands and tiles, also for the loss ---- */
 
+enum { SMS = 132 };             /* multiprocessors of an H100: what work is spread over */
 typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem, ps; } Tile;
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
@@ -253,7 +254,7 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 
 /* ---- gen_matmul_sm90.c: a product's branch for sm_90a ---- */
 
-typedef struct Tile90 { const char *name; int bm, bn, share, cluster, threads, smem, ps; } Tile90;
+typedef struct Tile90 { const char *name; int bm, bn, share, threads, smem, ps; double ta; } Tile90;
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some. */
 typedef struct Product90 {

@@ -78,6 +78,9 @@ static const char *note(F *f, Ref r)
         return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text);
 }
 
+/* Are reads of this loop known before the functor's values are?  (TailReads in kernels/tgc.cuh) */
+static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->head; }
+
 static void emit_stores(F *f, int depth, Ref r)
 {
         Index ix;
@@ -91,7 +94,17 @@ static void emit_stores(F *f, int depth, Ref r)
         if (!f->cuda)
                 return;
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0", f_first_col(f, d));
-        if (ix.vector || ix.scalar) {
+        if (accum && ix.vector && early(f, f->dom[d].loop)) {
+                const char *name = f_name_of(f, r), *add = more ? "true" : f_fmt(f, "%s > 0", f_rt(f, "micro"));
+                text_add(&f->in, "                Raw<%s, float> %s_sum;\n", f_width(f, d), name);
+                text_add(&f->get_rows, "                if (%s)\n                        in.%s_sum.get(%s%s + %s);\n",
+                         add, name, ptr, ix.row, col);
+                int units = (8 * f->dom[d].num / f->dom[d].den * 4 + 15) / 16;
+                f->reads += units;
+                f->row_reads += units;
+                LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
+                     name);
+        } else if (ix.vector || ix.scalar) {
                 LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store", f_width(f, d), ptr, ix.row, col,
                      src, accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
         } else {
@@ -123,6 +136,8 @@ static void store_lane(F *f, int depth, Ref r, int k, const char *value)
                 LINE(depth, "%s = %s;", at, f_from_float(dt, value, f));
 }
 
+static bool of_row(const Load *l) { return strcspn(l->key, " ") < strcspn(l->key, "|"); }
+
 /* An earlier read of the same pairs. */
 static const Load *same_pairs(const F *f, const Load *l)
 {
@@ -133,7 +148,6 @@ static const Load *same_pairs(const F *f, const Load *l)
         return l;
 }
 
-/* A read of a tail that can start before the tail's values are there (TailReads in kernels/tgc.cuh). */
 static void emit_early_load(F *f, int depth, const Load *l, const char *at)
 {
         const Dom *d = &f->dom[l->dom];
@@ -143,9 +157,12 @@ static void emit_early_load(F *f, int depth, const Load *l, const char *at)
         if (from == l) {
                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
                 text_add(&f->in, "                Raw<%s%s, %s> %s;\n", l->half ? "2 * " : "", width, c_type(l->dt), l->name);
-                text_add(&f->get, "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n", c_type(l->dt),
+                text_add(of_row(l) ? &f->get_rows : &f->get_cols,
+                         "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n", c_type(l->dt),
                          l->ptr, at, l->name, l->ptr, col);
-                f->reads += ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
+                int units = ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
+                f->reads += units;
+                f->row_reads += of_row(l) ? units : 0;
         }
         LINE(depth, "float %s[%s];", l->name, width);
         LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
@@ -172,7 +189,7 @@ static void emit_loop(F *f, int loop, int depth)
                                 LINE(depth, "const float %s = to_float(*(%s));", l->name, at);
                         else
                                 LINE(depth, "const float %s = %s;", l->name, f_to_float(l->dt, f_fmt(f, "*(%s)", at), f));
-                } else if (f->cuda && loop == 0 && fn->root && !fn->head && (l->vector || l->half)) {
+                } else if (early(f, loop) && (l->vector || l->half)) {
                         emit_early_load(f, depth, l, at);
                 } else if (f->cuda) {
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
@@ -301,7 +318,18 @@ static void emit_loop(F *f, int loop, int depth)
         }
 }
 
-static bool of_row(const Load *l) { return strcspn(l->key, " ") < strcspn(l->key, "|"); }
+/* Does it move float32 and nothing else? */
+static bool floats_alone(F *f)
+{
+        bool yes = !written(f, f->f->root);
+        for (int i = 0; i < f->n_load; i++)
+                yes &= f->load[i].dt == DT_F32;
+        for (int i = 0; i < f->f->n_nodes; i++) {
+                const Node *n = NODE(f->g, f->f->node[i]);
+                yes &= !written(f, f->f->node[i]) || n->op == OP_ACCUM || n->type.dt == DT_F32;
+        }
+        return yes;
+}
 
 static double slot_bytes(F *f)
 {
@@ -312,6 +340,8 @@ static double slot_bytes(F *f)
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];
+        if (f->f->root && !f->f->head && written(f, f->f->root))
+                b += f->elems * dt_size[NODE(f->g, f->f->root)->type.dt];
         return b;
 }
 
@@ -323,21 +353,32 @@ static void size_lines(F *f, int d)
                 LINE(d, "const int B = %s;", f_rt(f, "B"));
 }
 
-/* What comes before the tail proper: In, get, and both at once for families that do not read ahead. */
+static void read_function(F *f, const char *head, Text *body)
+{
+        Text *t = &f->out->text;
+        text_add(t, "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n", head);
+        size_lines(f, 2);
+        if (body->s)
+                text_put(t, body->s, body->n);
+        text_add(t, "        }\n");
+        text_free(body);
+}
+
+/* What comes before the tail proper: In, its reads, and all at once for families that do not read ahead. */
 static void early_reads(F *f)
 {
         Text *t = &f->out->text;
-        text_add(t, "        static constexpr int READS = %d;\n        template <int V> struct In {\n", f->reads);
+        text_add(t, "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
+                 f->reads, f->row_reads);
         text_put(t, f->in.s, f->in.n);
-        text_add(t, "        };\n        template <int V> __device__ __forceinline__ void get(int row, int col, In<V> &in) "
-                    "const\n        {\n");
-        size_lines(f, 2);
-        text_put(t, f->get.s, f->get.n);
-        text_add(t, "        }\n        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                    "float (&v)[V]) const\n        {\n                In<V> in;\n                get(row, col, in);\n"
+        text_add(t, "        };\n");
+        read_function(f, "get_rows(int row, int col,", &f->get_rows);
+        read_function(f, "get_cols(int col,", &f->get_cols);
+        text_add(t, "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                    "float (&v)[V]) const\n        {\n                In<V> in;\n"
+                    "                get_rows(row, col, in);\n                get_cols(col, in);\n"
                     "                (*this)(row, col, v, in);\n        }\n");
         text_free(&f->in);
-        text_free(&f->get);
 }
 
 void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, FunctorText *out)
@@ -366,6 +407,8 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 v /= 2;
         if (!fn->n)
                 v = 1;
+        if (v > 4 && fn->root && !fn->head && NODE(g, fn->root)->op == OP_MATMUL && floats_alone(f))
+                v = 4;          /* a quad of lanes then covers 64 bytes in one piece */
         if (v < out->minv)
                 v = out->minv;
         out->maxv = (int)v;
@@ -377,10 +420,11 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                          "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
                          "&a;\n",
                          name, out->maxv, out->minv);
-                if (f->reads)
+                const bool ahead = f->in.s;
+                if (ahead)
                         early_reads(f);
                 text_add(&out->text, "        template <int V> __device__ __forceinline__ void operator()(int row, "
-                                     "int col, float (&v)[V]%s) const\n        {\n", f->reads ? ", const In<V> &in" : "");
+                                     "int col, float (&v)[V]%s) const\n        {\n", ahead ? ", const In<V> &in" : "");
         } else {
                 text_add(&out->text,
                          "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "

@@ -43,8 +43,8 @@ typedef struct F {
         char  (*name)[48];              /* node -> C name */
         int64_t align;                  /* widest vector that all addresses allow */
         bool    uses_T, uses_B;
-        Text    in, get;                /* of a tail, CUDA: reads that can start early, their members and statements */
-        int     reads;                  /* how many, in units of 16 bytes at V = 8 */
+        Text    in, get_rows, get_cols; /* of a tail, CUDA: reads that can start early, their members and statements */
+        int     reads, row_reads;       /* how many, and of rows, in units of 16 bytes at V = 8 */
         FunctorText *out;
         double  elems;
 } F;

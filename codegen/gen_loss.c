@@ -299,18 +299,32 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
         return arg_of(e, &b->args, out, true);
 }
 
-/* rows: of the target; the product's padding rows lie beyond. */
+/* rows: of the target; the product's padding rows lie beyond.  CUDA: the sum so far is read ahead (TailReads). */
 static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_t rows, int64_t cols)
 {
-        bool cuda = is_cuda(l->e);
-        const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-        tail_text(b, cuda,
-                  cuda ? arena_fmt(l->e->tmp, "%saccumulate<V>(a.%s + (long)row * %lld + col, v, %s);", guard, to,
-                                   (long long)cols, flag)
-                       : arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
-                                   (long long)cols, flag),
-                  "", "");
-        fix_maxv(b, column_v(cols, 8));
+        if (!is_cuda(l->e)) {
+                const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
+                tail_text(b, false,
+                          arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
+                                    (long long)cols, flag), "", "");
+                return;
+        }
+        const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),
+                   *inside = rows ? arena_fmt(l->e->tmp, "row < %lld", (long long)rows) : "true",
+                   *open = "        template <int V> __device__ __forceinline__ void";
+        text_add(&b->decl, "struct \1_tail {\n"
+                           "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
+                           "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
+                 cols ? column_v(cols, 4) : 1);
+        text_add(&b->decl, "%s get_rows(int row, int col, In<V> &in) const\n        {\n                if (%s && %s)\n"
+                           "                        in.sum.get(%s);\n        }\n", open, inside, flag, at);
+        text_add(&b->decl, "%s get_cols(int, In<V> &) const {}\n", open);
+        text_add(&b->decl, "%s operator()(int row, int col, float (&v)[V]) const\n        {\n"
+                           "                In<V> in;\n                get_rows(row, col, in);\n"
+                           "                (*this)(row, col, v, in);\n        }\n", open);
+        text_add(&b->decl, "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n        {\n"
+                           "                if (%s)\n                        accumulate<V>(%s, v, %s, in.sum);\n"
+                           "        }\n};\n\n", open, inside, at, flag);
 }
 
 /* dw of a small vocabulary and many rows: in parts of K, as other gradients of weights.  false: it is one product. */
@@ -348,7 +362,7 @@ static bool grad_w_parts(Loss *l, int index)
         b.bytes = 4.0 * b.flops;
         build_line(&b, "\1_tail tail = { a };");
         build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, tail);", ws, splits, M, N);
-        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 8)));
+        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 4)));
         return true;
 }
 
@@ -379,7 +393,6 @@ static void grad_bias(Loss *l, int index)
         Build b = build_start(e, l->gr, cuda ? "columns" : "rows", "linear_ce_dbias");
         const char *s = scratch_arg(l, &b, false), *to = sum_target(l, &b, l->db, index, &flag);
         sum_tail(l, &b, to, flag, 0, 0);
-        fix_maxv(&b, 1);
         if (cuda) {
                 text_add(&b.decl,
                          "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "

@@ -7,8 +7,6 @@
 #include "matvec_shape.h"
 #include <string.h>
 
-enum { SMS = 132 };             /* of an H100: what work is spread over */
-
 static const Tile tiles[] = {
 #define TILE(name, cls, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps) \
         { #name, #cls, bm, bn, bk, threads, minb, smem, ps },

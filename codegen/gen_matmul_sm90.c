@@ -15,30 +15,42 @@
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
 
 static const Tile90 tiles[] = {
-#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) \
-        { #name, bm, bn, share, cluster, threads, smem, ps },
+#define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) { #name, bm, bn, share, threads, smem, ps, ta },
 #include "matmul_tiles_sm90.def"
 #undef TILE90
 };
 
 enum { N_TILES = sizeof tiles / sizeof *tiles };
 
+static int64_t tiles90(const Tile90 *t, const Product90 *p)
+{
+        return (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn);
+}
+
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
- * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile about half of that shows, the
- * rest hides under the other's products (LEAD); where they take turns all of it may hide, but tiles whose sums leave no
- * registers for reading ahead read slowly. */
+ * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
+ * gradient's float32, whole sectors at a time, a sixth), the rest hides under the other's products (LEAD); where they
+ * take turns all of it may hide, but tiles whose sums leave no registers for reading ahead read slowly.  Where all
+ * tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients, neither of whose
+ * operands has K contiguous, take longer (ta), and so do tails that look for the edge of C. */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
-        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
+        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double tail = 1.4e-4 * t->bm * t->bn * (splits > 1 ? 4 : p->tail_bytes), each;
+        if (most == 1)
+                main *= 0.65 + 0.35 * (double)tiles / SMS;
+        if (p->ta)
+                main *= t->ta;
+        if (p->M % t->bm || p->N % t->bn)
+                main *= 1.06;
         if (t->share == 2)
-                each = main + (p->reads ? 0.42 : 0.3) * tail;
+                each = main + (p->ta ? 0.15 : 0.3) * tail;
         else
-                each = (main + tail * (p->reads && t->bn > 128 ? 2.6 : 1)) / 2;
+                each = (main + tail * (!p->reads ? 0.75 : t->bn > 128 ? 1.6 : 0.8)) / 2;
         each = each > main ? each : main;
-        double us = 3 + (double)most * each + (t->share == 1 ? tail : 0);
-        return splits > 1 ? us + 2.5 + 2 * parts / (parts < 32e6 ? 5e6 : 1.5e6) : us;
+        double us = 3 + (double)most * each + (t->share == 1 ? 0.75 * tail : 0);
+        return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 4e6 : 1.5e6) : us;
 }
 
 /* What tile_pick's choice takes; its own estimate has the tail of a plain store. */
@@ -59,7 +71,7 @@ const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_split
         for (int i = 0; i < N_TILES; i++)
                 for (int s = 1; s == 1 || (other_splits > 1 && s <= MOST_SPLITS && p->K / s >= LEAST_K); s++) {
                         double here = time90(&tiles[i], p, s);
-                        if (tiles[i].cluster == 1 && here < us)
+                        if (here < us)
                                 best = &tiles[i], us = here, *splits = s;
                 }
         return best;
@@ -84,7 +96,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
         const char *how = arena_fmt(e->tmp, "<%s, %s, %s, %s", c_type(p->dt), t->name, p->ta ? "true" : "false",
                                    p->tb ? "true" : "false");
-        long long M = p->M, N = p->N, K = p->K, n = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn);
+        long long M = p->M, N = p->N, K = p->K, n = tiles90(t, p);
         b->include = "matmul_sm90";
         b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", n * splits) };
         text_add(&b->body, "#ifdef TGC_SM90A\n");

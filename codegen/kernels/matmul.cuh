@@ -274,14 +274,14 @@ TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&h
         }
 }
 
-/* How a warp's fragments, whose corner is (row0, col0), are cut into calls of the tail.  A lane holds two
- * neighbouring columns of each 8-column fragment; by trading with its quad over V/2
+/* How a warp's fragments are cut into calls of the tail: ROWS blocks of 16 rows, APART rows from one to the next,
+ * WN columns.  A lane holds two neighbouring columns of each 8-column fragment; by trading with its quad over V/2
  * fragments it gets V neighbours, and a quad 4V. */
-template <class Tile, int V>
+template <int ROWS, int WN, int APART, int V>
 struct TailCalls {
         static constexpr int STEP = V < 2 ? 1 : V / 2;          /* fragments at a time */
         static constexpr int PARTS = V < 2 ? 2 : 1;             /* calls that they take */
-        static constexpr int ACROSS = Tile::WN / 8 / STEP * 2 * PARTS, COUNT = Tile::WM / 16 * ACROSS;
+        static constexpr int ACROSS = WN / 8 / STEP * 2 * PARTS, COUNT = ROWS * ACROSS;
 
         /* Of call p: fragment row and column, upper or lower half, and for V 1 which of the two columns. */
         static __device__ __forceinline__ constexpr int i(int p) { return p / ACROSS; }
@@ -289,14 +289,13 @@ struct TailCalls {
         static __device__ __forceinline__ constexpr int h(int p) { return p / PARTS % 2; }
         static __device__ __forceinline__ constexpr int c(int p) { return p % PARTS; }
 
-        static __device__ __forceinline__ int row(int p) { return i(p) * 16 + h(p) * 8 + (threadIdx.x >> 2) % 8; }
+        static __device__ __forceinline__ int row(int p) { return i(p) * APART + h(p) * 8 + (threadIdx.x >> 2) % 8; }
         static __device__ __forceinline__ int col(int p)
         {
                 const int t = threadIdx.x & 3;
                 return V == 8 ? (j(p) + t) * 8 : V == 4 ? (j(p) + (t & 1)) * 8 + (t >> 1) * 4 : j(p) * 8 + t * 2 + c(p);
         }
-        static __device__ __forceinline__ void values(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int p,
-                                                      float (&v)[V])
+        static __device__ __forceinline__ void values(const float (&acc)[ROWS][WN / 8][4], int p, float (&v)[V])
         {
                 float x[STEP][2];
 #pragma unroll
@@ -319,32 +318,70 @@ struct TailCalls {
         }
 };
 
-/* A warp's fragments to the tail, whose reads run a few calls ahead of its stores: SPARE times 16 bytes at most. */
-template <class Tile, int SPARE = 6, class Tail>
+/* A warp's fragments, whose corner is (row0, col0), to the tail.  What it reads of rows is asked for AHEAD calls before
+ * the stores: as far as SPARE times 16 bytes reach, the first of it by start(), which may run before the sums
+ * are there.  What all rows read alike comes one call before.  whole: no tile reaches beyond (M, N), so that calls may
+ * overlap where registers are left. */
+template <int ROWS, int WN, int APART, int SPARE, class Tail>
+struct MmaTail {
+        static constexpr int MOST = WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
+        typedef TailCalls<ROWS, WN, APART, V> Calls;
+        typedef TailReads<Tail, V> Reads;
+        static constexpr int COUNT = Calls::COUNT, FIT = Reads::ROWS ? SPARE * 8 / (Reads::ROWS * V) : 2;
+        static constexpr int AHEAD = FIT < 2 ? 2 : FIT > COUNT ? COUNT : FIT;
+        Reads reads[AHEAD];
+        const Tail &tail;
+        int row0, col0, M, N;
+        bool whole;
+
+        __device__ __forceinline__ MmaTail(const Tail &tail_, int row0_, int col0_, int M_, int N_, bool whole_)
+                : tail(tail_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+
+        __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
+        __device__ __forceinline__ void get_rows(int p)
+        {
+                const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
+                if (inside(row, col))
+                        reads[p % AHEAD].get_rows(tail, row, col);
+        }
+        __device__ __forceinline__ void get_cols(int p)
+        {
+                const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
+                if (inside(row, col))
+                        reads[p % AHEAD].get_cols(tail, col);
+        }
+        __device__ __forceinline__ void start()
+        {
+#pragma unroll
+                for (int p = 0; p < AHEAD; p++)
+                        get_rows(p);
+        }
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4])
+        {
+                get_cols(0);
+#pragma unroll
+                for (int p = 0; p < COUNT; p++) {
+                        const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
+                        float v[V];
+                        Calls::values(acc, p, v);
+                        if (p + 1 < COUNT)
+                                get_cols(p + 1);
+                        if (inside(row, col))
+                                reads[p % AHEAD].call(tail, row, col, v);
+                        if (p + AHEAD < COUNT)
+                                get_rows(p + AHEAD);
+                }
+        }
+};
+
+/* The fragments of a warp that owns Tile::WM x Tile::WN. */
+template <class Tile, class Tail>
 TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
                       const Tail &tail)
 {
-        constexpr int MOST = Tile::WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
-        typedef TailCalls<Tile, V> Calls;
-        typedef TailReads<Tail, V> Reads;
-        constexpr int FIT = Reads::N ? SPARE / Reads::N : 1, AHEAD = FIT < 1 ? 1 : FIT > 4 ? 4 : FIT;
-        Reads reads[AHEAD];
-
-#pragma unroll
-        for (int p = 0; p < Calls::COUNT + AHEAD; p++) {
-                if (p >= AHEAD) {
-                        const int q = p - AHEAD, row = row0 + Calls::row(q), col = col0 + Calls::col(q);
-                        float v[V];
-                        Calls::values(acc, q, v);
-                        if (row < M && col < N)
-                                reads[q % AHEAD].call(tail, row, col, v);
-                }
-                if (p < Calls::COUNT) {
-                        const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
-                        if (row < M && col < N)
-                                reads[p % AHEAD].get(tail, row, col);
-                }
-        }
+        MmaTail<Tile::WM / 16, Tile::WN, 16, 3, Tail> t(tail, row0, col0, M, N, false);
+        t.start();
+        t.run(acc);
 }
 
 /* ---- 16-bit: tensor cores ------------------------------------------------ */

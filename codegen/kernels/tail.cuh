@@ -3,6 +3,7 @@
 #define TGC_TAIL_CUH
 
 #include "tgc.cuh"
+#include "ptx.cuh"
 
 /* p = v, or p += v: gradients of several micro-steps, or of one parameter's several uses. */
 template <int V>
@@ -11,6 +12,20 @@ TGC_DEV void accumulate(float *p, float (&v)[V], bool add)
         if (add) {
                 float old[V];
                 load<V>(old, p);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] += old[j];
+        }
+        store<V>(p, v);
+}
+
+/* The same with the sum so far read ahead. */
+template <int V>
+TGC_DEV void accumulate(float *p, float (&v)[V], bool add, const Raw<V, float> &sum)
+{
+        if (add) {
+                float old[V];
+                sum.template floats<0, 1>(old);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] += old[j];
@@ -45,11 +60,11 @@ TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y
         *y1 = x0 * s + x1 * c;
 }
 
-/* Kernels on 16-bit storage use the special function unit and a reciprocal (2 ulp or so, far
- * below the storage's rounding); those on float32 are exact to an ulp. */
+/* Kernels on 16-bit storage use the special function unit (2 ulp or so, far below the storage's rounding;
+ * subnormal numbers are zero); those on float32 are exact to an ulp. */
 #if TGC_FAST_MATH
-TGC_DEV float tail_exp(float x) { return __expf(x); }
-TGC_DEV float tail_div(float x, float y) { return __fdividef(x, y); }
+TGC_DEV float tail_exp(float x) { return fast_exp2(x * 1.4426950409f); }
+TGC_DEV float tail_div(float x, float y) { return x * fast_rcp(y); }
 #else
 TGC_DEV float tail_exp(float x) { return expf(x); }
 TGC_DEV float tail_div(float x, float y) { return x / y; }
@@ -59,16 +74,22 @@ TGC_DEV float sigmoid(float x) { return tail_div(1.f, 1.f + tail_exp(-x)); }
 TGC_DEV float silu(float x) { return tail_div(x, 1.f + tail_exp(-x)); }
 TGC_DEV float gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067812f)); }
 
-/* GELU's tanh form: x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
-TGC_DEV float gelu_tanh(float x)
+/* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q = x^2. */
+TGC_DEV float gelu_gate(float x, float q)
 {
-        return x * sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
+#if TGC_FAST_MATH
+        return fast_rcp(1.f + fast_exp2(x * fmaf(q, -0.1029432397f, -2.3022081999f)));
+#else
+        return sigmoid(1.5957691216f * x * (1.f + 0.044715f * q));
+#endif
 }
+
+TGC_DEV float gelu_tanh(float x) { return x * gelu_gate(x, x * x); }
 
 TGC_DEV float gelu_tanh_grad(float x, float dy)
 {
-        float s = sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
-        return dy * (s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x));
+        const float q = x * x, s = gelu_gate(x, q);
+        return dy * fmaf(x * (s - s * s), fmaf(q, 0.2140644488f, 1.5957691216f), s);
 }
 
 TGC_DEV float gelu_grad(float x, float dy)
@@ -78,8 +99,8 @@ TGC_DEV float gelu_grad(float x, float dy)
 
 TGC_DEV float silu_grad(float x, float dy)
 {
-        float s = sigmoid(x);
-        return dy * (s + x * s * (1.f - s));
+        const float s = sigmoid(x);
+        return dy * fmaf(x, s - s * s, s);
 }
 
 #endif

@@ -151,8 +151,10 @@ struct Raw {
 
 /* Some tails can start their reads before their values are there:
  *
- *      template <int V> struct In;                             what was read; READS: how many times 16 bytes at V = 8
- *      get(int row, int col, In<V> &)                          starts the reads
+ *      template <int V> struct In;                             what was read
+ *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of them of rows
+ *      get_rows(int row, int col, In<V> &)                     starts the reads of rows
+ *      get_cols(int col, In<V> &)                              and of what all rows share
  *      (int row, int col, float (&v)[V], const In<V> &)        the rest
  *
  * TailReads serves both kinds. */
@@ -160,16 +162,24 @@ template <class> struct Exists { typedef void T; };
 
 template <class Tail, int V, class = void>
 struct TailReads {
-        static constexpr int N = 0;
+        static constexpr int N = 0, ROWS = 0;
+        __device__ __forceinline__ void get_rows(const Tail &, int, int) {}
+        __device__ __forceinline__ void get_cols(const Tail &, int) {}
         __device__ __forceinline__ void get(const Tail &, int, int) {}
         __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const { tail(row, col, v); }
 };
 
 template <class Tail, int V>
 struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
-        static constexpr int N = Tail::READS;
+        static constexpr int N = Tail::READS, ROWS = Tail::ROW_READS;
         typename Tail::template In<V> in;
-        __device__ __forceinline__ void get(const Tail &tail, int row, int col) { tail.get(row, col, in); }
+        __device__ __forceinline__ void get_rows(const Tail &tail, int row, int col) { tail.get_rows(row, col, in); }
+        __device__ __forceinline__ void get_cols(const Tail &tail, int col) { tail.get_cols(col, in); }
+        __device__ __forceinline__ void get(const Tail &tail, int row, int col)
+        {
+                get_rows(tail, row, col);
+                get_cols(tail, col);
+        }
         __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const
         {
                 tail(row, col, v, in);

@@ -7,7 +7,7 @@
  *      ./matmul_sm90_bench speed [part of a shape]
  *
  * Tests run from the parts to the whole: descriptors alone, one step of one tile, a ring that
- * goes round, edges, several tiles, splits, clusters; each is a process of its own, since a trap
+ * goes round, edges, several tiles, splits; each is a process of its own, since a trap
  * ends the context, and waits are bounded (TGC_BOUNDED).  Every element is compared with a
  * float64 sum, relative to the root of the sum of squares of the products: about 2^-9 from rounding to
  * bf16 times |c| over that root, up to ~0.012; guards behind C must stay as they were.
@@ -31,9 +31,9 @@
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-#define TILE90(name, bm, bn, share, stages, cluster, threads, smem, ps) \
+#define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
-                      && name::CLUSTER == cluster && name::THREADS == threads && name::SMEM == smem, #name);
+                      && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/matmul_tiles_sm90.def"
 #undef TILE90
 
@@ -51,10 +51,11 @@ __global__ void fill_normal(T *p, long n, unsigned seed)
 
 struct Problem { int TA, TB, M, N, K; };
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares).  places < M * N picks them at random, mostly
- * near the edges; otherwise all are taken in order.  err: one per place. */
+/* A warp per place of C: |c - sum| / sqrt(sum of squares); add: what the tail added, or null.
+ * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order.  err: one per place. */
 template <class T>
-__global__ void check_places(const T *a, const T *b, const T *c, Problem p, long places, unsigned seed, float *err)
+__global__ void check_places(const T *a, const T *b, const T *c, const T *add, Problem p, long places, unsigned seed,
+                             float *err)
 {
         const long i = blockIdx.x * 8L + threadIdx.x / 32, lane = threadIdx.x % 32;
         if (i >= places)
@@ -76,6 +77,8 @@ __global__ void check_places(const T *a, const T *b, const T *c, Problem p, long
                 s += __shfl_xor_sync(~0u, s, d);
                 q += __shfl_xor_sync(~0u, q, d);
         }
+        if (add)
+                s += (double)to_float(add[m * p.N + n]);
         if (lane == 0)
                 err[i] = (float)(fabs((double)to_float(c[m * p.N + n]) - s) / sqrt(q + 1e-30));
 }
@@ -91,17 +94,24 @@ struct Store {
         }
 };
 
-/* A tail that reads as much as it writes: a residual. */
+/* A tail that reads as much as it writes, ahead as generated ones do: a residual. */
 template <class T>
 struct AddStore {
-        static constexpr int MAXV = 8, MINV = 1;
+        static constexpr int MAXV = 8, MINV = 1, READS = 1, ROW_READS = 1;
         T *c;
         const T *add;
         int N;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V> struct In { Raw<V, T> add; };
+        template <int V> __device__ __forceinline__ void get_rows(int row, int col, In<V> &in) const
+        {
+                in.add.get(add + (long)row * N + col);
+        }
+        template <int V> __device__ __forceinline__ void get_cols(int, In<V> &) const {}
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in) const
         {
                 float r[V];
-                load<V>(r, add + (long)row * N + col);
+                in.add.template floats<0, 1>(r);
 #pragma unroll
                 for (int i = 0; i < V; i++)
                         v[i] += r[i];
@@ -111,55 +121,24 @@ struct AddStore {
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-enum Path { COPY, TMA };
-enum Mode { TASK, PERSISTENT, ADDED /* persistent, with zeros in ws as the residual */, SPLIT, STREAM };
+enum Mode { PERSISTENT, ADDED /* ws is the residual */, SPLIT };
 
-/* a, b: the matrices, or with TMA their maps.  n: tiles, splits or workers. */
+/* a, b: maps.  n: tiles or splits. */
 struct Args { const void *a, *b; void *c; float *ws; int M, N, K, n; };
 
-template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
-__device__ __forceinline__ void run_body(const Args &g, char *smem)
-{
-        const int M = CM ? CM : g.M, N = CN ? CN : g.N, K = CK ? CK : g.K;
-        const int at = (int)blockIdx.x / Tile::CLUSTER, step = (int)gridDim.x / Tile::CLUSTER;
-        const T *a = (const T *)g.a, *b = (const T *)g.b;
-        const long lda = TA ? M : K, ldb = TB ? K : N;
-        const Store<T> tail = { (T *)g.c, N };
-        const AddStore<T> added = { (T *)g.c, (const T *)g.ws, N };
-        if constexpr (PATH == TMA && MODE == TASK)
-                matmul_tma_task<T, Tile, TA, TB>(a, b, M, N, K, at, smem, tail);
-        else if constexpr (PATH == TMA && MODE == PERSISTENT)
-                matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, tail);
-        else if constexpr (PATH == TMA && MODE == ADDED)
-                matmul_tma_persistent<T, Tile, TA, TB>(a, b, M, N, K, g.n, at, step, smem, added);
-        else if constexpr (PATH == TMA && MODE == SPLIT)
-                matmul_tma_split<T, Tile, TA, TB, 4>(a, b, M, N, K, g.n, g.ws, at, step, smem);
-        else if constexpr (PATH == TMA)
-                matmul_tma_stream_task<T, Tile, TA, TB>(a, b, M, N, K, g.n, g.ws, at, smem);
-        else if constexpr (MODE == TASK)
-                matmul_sm90_task<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, at, smem, tail);
-        else if constexpr (MODE == PERSISTENT)
-                matmul_sm90_persistent<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, at, step, smem, tail);
-        else if constexpr (MODE == ADDED)
-                matmul_sm90_persistent<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, at, step, smem, added);
-        else if constexpr (MODE == SPLIT)
-                matmul_sm90_split_task<T, Tile, TA, TB, 16, 4>(a, lda, b, ldb, M, N, K, g.n, g.ws, at, smem);
-        else
-                matmul_sm90_stream_task<T, Tile, TA, TB, 16>(a, lda, b, ldb, M, N, K, g.n, g.ws, at, smem);
-}
-
-template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+template <class T, class Tile, bool TA, bool TB, Mode MODE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
 {
         TGC_SMEM(smem);
-        run_body<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>(g, smem);
-}
-
-template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
-__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(Tile::THREADS, 1) k_pair(Args g)
-{
-        TGC_SMEM(smem);
-        run_body<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>(g, smem);
+        const int at = (int)blockIdx.x, step = (int)gridDim.x;
+        const Store<T> tail = { (T *)g.c, g.N };
+        const AddStore<T> added = { (T *)g.c, (const T *)g.ws, g.N };
+        if constexpr (MODE == PERSISTENT)
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail);
+        else if constexpr (MODE == ADDED)
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, added);
+        else
+                matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
 }
 
 template <class T>
@@ -169,43 +148,20 @@ __global__ void __launch_bounds__(256) k_split_sum(Args g)
         splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, tail);
 }
 
-template <class T, class Tile>
-__global__ void __launch_bounds__(256) k_stream_sum(Args g)
-{
-        const Store<T> tail = { (T *)g.c, g.N };
-        stream_reduce_task<Tile, 256>(g.ws, g.n, g.M, g.N, g.K, blockIdx.x, tail);
-}
-
 static int sms;         /* multiprocessors */
 
-/* `n` means: TASK nothing; PERSISTENT and ADDED blocks (clusters) at most, 0: as many as fit; SPLIT splits;
- * STREAM workers, 0: as many as fit. */
-template <class T, class Tile, bool TA, bool TB, Path PATH, Mode MODE, int CM, int CN, int CK>
+/* `n`: SPLIT splits; else blocks at most, 0: as many as fit. */
+template <class T, class Tile, bool TA, bool TB, Mode MODE>
 void launch(Args g, int n, cudaStream_t s)
 {
-        const int c = Tile::CLUSTER, fit = n ? n : sms / c;
-        const int tiles = ((g.M + c * Tile::BM - 1) / (c * Tile::BM)) * ((g.N + Tile::BN - 1) / Tile::BN);
-        int grid = tiles;
-        g.n = tiles;
-        if ((MODE == PERSISTENT || MODE == ADDED) && fit < tiles)
-                grid = fit;
-        if (MODE == SPLIT)
-                g.n = n, grid = tiles * n;
-        if (MODE == STREAM)
-                g.n = grid = fit < tiles * ((g.K + 63) / 64) ? fit : tiles * ((g.K + 63) / 64);
-        if constexpr (Tile::CLUSTER > 1) {
-                const auto k = k_pair<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>;
-                CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
-                k<<<grid * c, Tile::THREADS, Tile::SMEM, s>>>(g);
-        } else {
-                const auto k = k_one<T, Tile, TA, TB, PATH, MODE, CM, CN, CK>;
-                CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
-                k<<<grid, Tile::THREADS, Tile::SMEM, s>>>(g);
-        }
+        const int tiles = ((g.M + Tile::BM - 1) / Tile::BM) * ((g.N + Tile::BN - 1) / Tile::BN);
+        const int fit = MODE == SPLIT || !n ? sms : n, work = MODE == SPLIT ? tiles * n : tiles;
+        const auto k = k_one<T, Tile, TA, TB, MODE>;
+        g.n = MODE == SPLIT ? n : tiles;
+        CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
+        k<<<work < fit ? work : fit, Tile::THREADS, Tile::SMEM, s>>>(g);
         if (MODE == SPLIT)
                 k_split_sum<T><<<(int)(((long)g.M * g.N + 2047) / 2048), 256, 0, s>>>(g);
-        if (MODE == STREAM)
-                k_stream_sum<T, Tile><<<tiles * (c * Tile::BM * Tile::BN / 2048), 256, 0, s>>>(g);
 }
 
 /* ---- tensor maps and cuBLAS, from the libraries that are there ---------------------- */
@@ -312,11 +268,15 @@ static void data_free(Data *d)
 }
 
 /* Poison the outputs, so that what is not written shows. */
+template <class T>
 static void data_poison(const Data &d, Problem p, Mode mode)
 {
         CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * 2));
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * 2, 0x5a, GUARD));
-        CUDA(cudaMemset(d.ws, mode == ADDED ? 0 : 0xff, d.ws_bytes));
+        if (mode == ADDED)
+                fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N, 5);
+        else
+                CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
 }
 
@@ -332,12 +292,12 @@ static bool guard_whole(const void *p)
 
 /* The largest error; -1 when something wrote past the end.  *at: the first wrong place, or -1. */
 template <class T>
-static double data_check(const Data &d, Problem p, long places, unsigned seed, long *at)
+static double data_check(const Data &d, Problem p, Mode mode, long places, unsigned seed, long *at)
 {
         float *host = (float *)malloc(places * sizeof(float));
         double worst = 0;
-        check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c, p, places,
-                                                          seed, d.err);
+        check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c,
+                                                          mode == ADDED ? (const T *)d.ws : 0, p, places, seed, d.err);
         CUDA(cudaMemcpy(host, d.err, places * sizeof(float), cudaMemcpyDeviceToHost));
         *at = -1;
         for (long i = 0; i < places; i++)
@@ -424,87 +384,72 @@ typedef void Launch(Args, int, cudaStream_t);
 struct Test {
         const char *name;
         bool half;
-        Path path;
         Mode mode;
         Problem p;
-        int bm, bn, n;          /* of a tile (of a cluster), and launch's n */
+        int bm, bn, n;          /* of a tile, and launch's n */
         Launch *launch;
 };
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
-#define TEST(T, Tile, TA, TB, PATH, MODE, M, N, K, n) { \
-        #PATH " " #MODE " " STR(TA) STR(TB) " " #Tile " " #M "x" #N "x" #K " " #T, IsHalf<T>::is, PATH, MODE, \
-        { TA, TB, M, N, K }, Tile::BM * Tile::CLUSTER, Tile::BN, n, launch<T, Tile, TA, TB, PATH, MODE, 0, 0, 0> },
-#define ALL_SIDES(PATH, MODE, M, N, K, n) \
-        TEST(bf16, S128x256, 0, 1, PATH, MODE, M, N, K, n) TEST(bf16, S128x256, 0, 0, PATH, MODE, M, N, K, n) \
-        TEST(bf16, S128x256, 1, 1, PATH, MODE, M, N, K, n) TEST(bf16, S128x256, 1, 0, PATH, MODE, M, N, K, n)
-#define ONE_PATH(PATH) \
-        ALL_SIDES(PATH, TASK, 128, 256, 64, 0)                  /* one step, one tile */ \
-        ALL_SIDES(PATH, TASK, 128, 256, 192, 0)                 /* a few stages */ \
-        ALL_SIDES(PATH, TASK, 128, 256, 1024, 0)                /* the ring goes round */ \
-        ALL_SIDES(PATH, TASK, 200, 328, 200, 0)                 /* edges everywhere */ \
-        ALL_SIDES(PATH, PERSISTENT, 1000, 1032, 520, 3)         /* seven or eight tiles per block */ \
-        TEST(f16, S128x256, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x192, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x192, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S256x128, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S256x128, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x128, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x128, 0, 0, PATH, PERSISTENT, 1000, 1032, 8, 3)  /* less than a step */ \
-        TEST(bf16, S128x128t, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x128t, 1, 0, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x192t, 0, 1, PATH, PERSISTENT, 1000, 1032, 520, 3) \
-        TEST(bf16, S128x128t, 1, 0, PATH, STREAM, 304, 264, 1000, 7) \
-        TEST(bf16, S128x256, 1, 0, PATH, SPLIT, 304, 264, 1000, 5) \
-        TEST(bf16, S128x256, 1, 0, PATH, STREAM, 304, 264, 1000, 7) \
-        TEST(bf16, S128x256, 1, 0, PATH, STREAM, 768, 768, 4096, 0)
+#define TEST(T, Tile, TA, TB, MODE, M, N, K, n) { \
+        #MODE " " STR(TA) STR(TB) " " #Tile " " #M "x" #N "x" #K " " #T, IsHalf<T>::is, MODE, \
+        { TA, TB, M, N, K }, Tile::BM, Tile::BN, n, launch<T, Tile, TA, TB, MODE> },
+#define ALL_SIDES(MODE, M, N, K, n) \
+        TEST(bf16, S128x256, 0, 1, MODE, M, N, K, n) TEST(bf16, S128x256, 0, 0, MODE, M, N, K, n) \
+        TEST(bf16, S128x256, 1, 1, MODE, M, N, K, n) TEST(bf16, S128x256, 1, 0, MODE, M, N, K, n)
+#define ALL_TILES(T, TA, TB, MODE, M, N, K, n) \
+        TEST(T, S128x256, TA, TB, MODE, M, N, K, n) TEST(T, S128x192, TA, TB, MODE, M, N, K, n) \
+        TEST(T, S256x128, TA, TB, MODE, M, N, K, n) TEST(T, S128x128, TA, TB, MODE, M, N, K, n) \
+        TEST(T, S128x128t, TA, TB, MODE, M, N, K, n) TEST(T, S128x192t, TA, TB, MODE, M, N, K, n)
 
 static const Test tests[] = {
-        ONE_PATH(TMA)
-        ONE_PATH(COPY)
-        TEST(bf16, S128x256c, 0, 1, TMA, TASK, 256, 256, 64, 0)
-        TEST(bf16, S128x256c, 0, 1, TMA, TASK, 256, 256, 1024, 0)
-        TEST(bf16, S128x256c, 1, 0, TMA, TASK, 256, 256, 1024, 0)
-        TEST(bf16, S128x256c, 0, 1, TMA, PERSISTENT, 1100, 1032, 520, 3)        /* an odd number of tile rows */
-        TEST(bf16, S128x256c, 0, 0, TMA, PERSISTENT, 1100, 1032, 520, 3)
-        TEST(bf16, S128x192c, 0, 1, TMA, PERSISTENT, 1100, 1032, 520, 3)
-        TEST(bf16, S128x192c, 1, 0, TMA, PERSISTENT, 1104, 1032, 520, 3)
-        TEST(bf16, S128x256c, 1, 0, TMA, STREAM, 304, 264, 1000, 7)
+        ALL_SIDES(PERSISTENT, 128, 256, 64, 0)                  /* one step, one tile */
+        ALL_SIDES(PERSISTENT, 128, 256, 192, 0)                 /* a few stages */
+        ALL_SIDES(PERSISTENT, 128, 256, 1024, 0)                /* the ring goes round */
+        ALL_SIDES(PERSISTENT, 200, 328, 200, 0)                 /* edges everywhere */
+        ALL_TILES(bf16, 0, 1, PERSISTENT, 1000, 1032, 520, 3)   /* several tiles per block */
+        ALL_TILES(bf16, 1, 0, PERSISTENT, 1000, 1032, 520, 3)
+        ALL_TILES(bf16, 0, 1, ADDED, 1000, 1032, 520, 3)
+        ALL_TILES(bf16, 0, 0, ADDED, 768, 1536, 512, 3)         /* whole tiles */
+        TEST(bf16, S128x256, 0, 0, PERSISTENT, 1000, 1032, 520, 3)
+        TEST(bf16, S128x256, 1, 1, PERSISTENT, 1000, 1032, 520, 3)
+        TEST(f16, S128x256, 0, 1, PERSISTENT, 1000, 1032, 520, 3)
+        TEST(f16, S128x192t, 0, 1, ADDED, 1000, 1032, 520, 3)
+        TEST(bf16, S128x128, 0, 0, PERSISTENT, 1000, 1032, 8, 3)        /* less than a step */
+        TEST(bf16, S128x192t, 0, 0, ADDED, 1000, 1032, 40, 3)
+        TEST(bf16, S128x256, 1, 0, SPLIT, 304, 264, 1000, 5)
+        TEST(bf16, S128x192t, 1, 0, SPLIT, 304, 264, 1000, 5)
 };
 enum { N_TESTS = sizeof tests / sizeof *tests };
 
 /* Of ws. */
-static size_t ws_bytes(Mode mode, Problem p, int bm, int bn, int n)
+static size_t ws_bytes(Mode mode, Problem p, int n)
 {
-        const size_t tiles = (size_t)((p.M + bm - 1) / bm) * ((p.N + bn - 1) / bn);
         if (mode == ADDED)
                 return (size_t)p.M * p.N * 2;
         if (mode == SPLIT)
                 return (size_t)p.M * p.N * n * 4;
-        return mode == STREAM ? (tiles + (n ? n : sms) - 1) * bm * bn * 4 : 16;
+        return 16;
 }
 
-static Args args_of(const Data &d, Problem p, Path path)
-{
-        return { path == TMA ? d.map_a : d.a, path == TMA ? d.map_b : d.b, d.c, d.ws, p.M, p.N, p.K, 0 };
-}
+static Args args_of(const Data &d, Problem p) { return { d.map_a, d.map_b, d.c, d.ws, p.M, p.N, p.K, 0 }; }
 
 template <class T>
 static bool test_run(const Test *t)
 {
         const long places = (long)t->p.M * t->p.N;
         long at;
-        Data d = data_new<T>(t->p, ws_bytes(t->mode, t->p, t->bm, t->bn, t->n), places, 7);
-        data_poison(d, t->p, t->mode);
-        t->launch(args_of(d, t->p, t->path), t->n, 0);
+        Data d = data_new<T>(t->p, ws_bytes(t->mode, t->p, t->n), places, 7);
+        data_poison<T>(d, t->p, t->mode);
+        t->launch(args_of(d, t->p), t->n, 0);
         CUDA(cudaGetLastError());
         const cudaError_t e = cudaDeviceSynchronize();
         if (e != cudaSuccess) {
                 printf("FAIL  %s: %s\n", t->name, cudaGetErrorString(e));
                 return false;
         }
-        const double worst = data_check<T>(d, t->p, places, 7, &at);
+        const double worst = data_check<T>(d, t->p, t->mode, places, 7, &at);
         if (worst >= 0 && worst <= 0.02)
                 printf("ok    %s: %.1e\n", t->name, worst);
         else if (worst < 0)
@@ -567,33 +512,19 @@ static int test_all(const char *part)
 
 /* ---- speed ---------------------------------------------------------------------------------- */
 
-struct Way { const char *name; Path path; Mode mode; int bm, bn, n; Launch *launch; int M, N, K; /* 0: any */ };
+struct Way { const char *name; Mode mode; int n; Launch *launch; };
 
-#define WAY(Tile, TA, TB, PATH, MODE, n) { #PATH " " #MODE " " #Tile, PATH, MODE, \
-        Tile::BM * Tile::CLUSTER, Tile::BN, n, launch<bf16, Tile, TA, TB, PATH, MODE, 0, 0, 0>, 0, 0, 0 },
-#define LITERAL(Tile, TA, TB, MODE, M, N, K) { "COPY " #MODE " " #Tile " literal sizes", COPY, MODE, \
-        Tile::BM, Tile::BN, 0, launch<bf16, Tile, TA, TB, COPY, MODE, M, N, K>, M, N, K },
-#define WAYS(TA, TB) \
-        WAY(S128x256, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192, TA, TB, TMA, PERSISTENT, 0) \
-        WAY(S256x128, TA, TB, TMA, PERSISTENT, 0) WAY(S128x128, TA, TB, TMA, PERSISTENT, 0) \
-        WAY(S128x256c, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192c, TA, TB, TMA, PERSISTENT, 0) \
-        WAY(S128x128t, TA, TB, TMA, PERSISTENT, 0) WAY(S128x192t, TA, TB, TMA, PERSISTENT, 0) \
-        WAY(S128x256, TA, TB, TMA, TASK, 0) WAY(S128x256, TA, TB, COPY, PERSISTENT, 0) \
-        WAY(S128x192, TA, TB, COPY, PERSISTENT, 0) WAY(S128x128, TA, TB, COPY, PERSISTENT, 0) \
-        WAY(S128x256, TA, TB, COPY, TASK, 0)
+#define WAY(Tile, TA, TB, MODE, n) { #MODE " " #Tile " " #n, MODE, n, launch<bf16, Tile, TA, TB, MODE> },
+#define WAYS(TA, TB, MODE, n) \
+        WAY(S128x256, TA, TB, MODE, n) WAY(S128x192, TA, TB, MODE, n) WAY(S256x128, TA, TB, MODE, n) \
+        WAY(S128x128, TA, TB, MODE, n) WAY(S128x128t, TA, TB, MODE, n) WAY(S128x192t, TA, TB, MODE, n)
 
-typedef STile<128, 256, 2, 4, 1, 0> S128x256_no_lead;
-static const Way ways_01[] = { WAYS(0, 1) WAY(S128x256_no_lead, 0, 1, TMA, PERSISTENT, 0)
-        WAY(S128x256, 0, 1, TMA, ADDED, 0) WAY(S128x256c, 0, 1, TMA, ADDED, 0) WAY(S128x192, 0, 1, TMA, ADDED, 0)
-        WAY(S128x128t, 0, 1, TMA, ADDED, 0) WAY(S128x192t, 0, 1, TMA, ADDED, 0)
-        WAY(S128x256, 0, 1, COPY, ADDED, 0)
-        LITERAL(S128x256, 0, 1, PERSISTENT, 32768, 2304, 768) LITERAL(S128x256, 0, 1, TASK, 32768, 2304, 768)
-        LITERAL(S128x256, 0, 1, PERSISTENT, 8192, 2048, 8192) };
-static const Way ways_00[] = { WAYS(0, 0) };
-static const Way ways_10[] = { WAYS(1, 0)
-        WAY(S128x256, 1, 0, TMA, STREAM, 0) WAY(S128x192, 1, 0, TMA, STREAM, 0) WAY(S128x128, 1, 0, TMA, STREAM, 0)
-        WAY(S128x256c, 1, 0, TMA, STREAM, 0) WAY(S128x256, 1, 0, TMA, SPLIT, 7) WAY(S128x256, 1, 0, COPY, STREAM, 0)
-        LITERAL(S128x256, 1, 0, STREAM, 2304, 768, 32768) };
+typedef STile<128, 256, 2, 4, 0> S128x256_no_lead;
+static const Way ways_01[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0)
+        WAY(S128x256_no_lead, 0, 1, PERSISTENT, 0) };
+static const Way ways_00[] = { WAYS(0, 0, PERSISTENT, 0) WAYS(0, 0, ADDED, 0) };
+static const Way ways_10[] = { WAYS(1, 0, PERSISTENT, 0) WAYS(1, 0, SPLIT, 2) WAYS(1, 0, SPLIT, 3)
+        WAY(S128x256, 1, 0, SPLIT, 7) };
 
 static const struct { const Way *way; int n; } ways[2][2] = {
         { { ways_00, sizeof ways_00 / sizeof *ways_00 }, { ways_01, sizeof ways_01 / sizeof *ways_01 } },
@@ -628,7 +559,7 @@ static double time_of(const Way *w, const Data &d, Problem p)
                 CUDA(cudaEventRecord(from));
                 for (int i = 0; i < LAUNCHES; i++)
                         if (w)
-                                w->launch(args_of(d, p, w->path), w->n, 0);
+                                w->launch(args_of(d, p), w->n, 0);
                         else
                                 blas_run(d.a, d.b, d.c, p);
                 CUDA(cudaEventRecord(to));
@@ -673,7 +604,7 @@ static int speed_of(Problem p, const char *name, unsigned seed)
         long at;
 
         for (int i = 0; i < n; i++) {
-                const size_t need = ws_bytes(way[i].mode, p, way[i].bm, way[i].bn, way[i].n);
+                const size_t need = ws_bytes(way[i].mode, p, way[i].n);
                 if (need < (size_t)4 << 30)
                         ws = need > ws ? need : ws;
         }
@@ -681,14 +612,13 @@ static int speed_of(Problem p, const char *name, unsigned seed)
         for (int i = 0; i < n; i++) {
                 const Way *w = way + i;
                 ms[i] = 0;
-                if (ws_bytes(w->mode, p, w->bm, w->bn, w->n) > ws
-                    || (w->M && (w->M != p.M || w->N != p.N || w->K != p.K)))
+                if (ws_bytes(w->mode, p, w->n) > ws)
                         continue;
-                data_poison(d, p, w->mode);
-                w->launch(args_of(d, p, w->path), w->n, 0);
+                data_poison<bf16>(d, p, w->mode);
+                w->launch(args_of(d, p), w->n, 0);
                 CUDA(cudaGetLastError());
                 CUDA(cudaDeviceSynchronize());
-                err[i] = data_check<bf16>(d, p, PLACES, seed, &at);
+                err[i] = data_check<bf16>(d, p, w->mode, PLACES, seed, &at);
                 ms[i] = time_of(w, d, p);
                 if (best < 0 || ms[i] < ms[best])
                         best = i;
@@ -702,7 +632,7 @@ static int speed_of(Problem p, const char *name, unsigned seed)
                 }
         if (blas_run(d.a, d.b, d.c, p)) {
                 CUDA(cudaDeviceSynchronize());
-                const double e = data_check<bf16>(d, p, PLACES, seed, &at), t = time_of(0, d, p);
+                const double e = data_check<bf16>(d, p, PERSISTENT, PLACES, seed, &at), t = time_of(0, d, p);
                 printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e   best of ours %.2fx, at %.0f MHz\n", name, "cuBLAS", t,
                        flops / t * 1e-9, e, t / ms[best], clock_mhz());
         }

@@ -375,11 +375,11 @@ struct MmaTail {
 };
 
 /* The fragments of a warp that owns Tile::WM x Tile::WN. */
-template <class Tile, class Tail>
+template <class Tile, int SPARE = 3, class Tail>
 TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
                       const Tail &tail)
 {
-        MmaTail<Tile::WM / 16, Tile::WN, 16, 3, Tail> t(tail, row0, col0, M, N, false);
+        MmaTail<Tile::WM / 16, Tile::WN, 16, SPARE, Tail> t(tail, row0, col0, M, N, false);
         t.start();
         t.run(acc);
 }

@@ -8,6 +8,7 @@ mode's.  The ceilings are measured first: a copy's bytes a second and the FLOPs 
 Needs torch, and nothing else that Python does not have.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -150,7 +151,7 @@ class Compare:
         reps = 200 if w.kind == "decode" or w.batch * w.tokens < 4096 else 20
         reps = max(3, reps // 5) if self.a.quick else reps
         torch_models.clean()
-        with tempfile.TemporaryDirectory() as cache:
+        with contextlib.nullcontext(self.a.cache) if self.a.cache else tempfile.TemporaryDirectory() as cache:
             first = self.bench(row, cache, "-r", str(reps), "--kernels", *prompt)
             if not first:
                 return
@@ -284,6 +285,7 @@ def main():
     p.add_argument("--quick", action="store_true", help="few repetitions")
     p.add_argument("--once", action="store_true", help="tgc loads once: no warm load, no other contexts")
     p.add_argument("--budget", type=float, default=0, help="begin nothing new after so many seconds")
+    p.add_argument("--cache", metavar="DIR", help="keep compiled kernels there; the first load is then no cold one")
     p.add_argument("--timeout", type=float, default=300, help="seconds for one tgc bench")
     p.add_argument("--out", default="build/compare", help="where results go")
     a = p.parse_args()

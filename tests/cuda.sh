@@ -7,33 +7,43 @@
 #   memory    a session leaves device memory as it was, to the byte, and the runtime's other tests on the GPU
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
 #
-# TGC names another binary.  Parts: cuda.sh BUILD PART...; each by itself, or `data` by program (data_test_infer),
-# fits in ten minutes.
+# TGC names another binary, JOBS how many cases run side by side (memory: alone).  Parts: cuda.sh BUILD PART..., `data`
+# also by program (data_test_infer).
 build=$1
 shift
-parts=${*:-kernels check data memory sanitize}
+parts=${*:-memory kernels check data sanitize}
 tgc=${TGC:-$build/tgc}
 out=$build/cuda
 mkdir -p "$out" build              # some tests write to build/
-passed=0 failed=0 skipped=0
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache}
+cases=$out/cases results=$out/results
+: > "$cases"
+: > "$results"
 
-ok() { echo "ok $1"; passed=$((passed + 1)); }
-bad() { echo "not ok $1"; failed=$((failed + 1)); [ -n "$2" ] && tail -"${3:-6}" "$2"; }
-skip() { echo "skip $1: $2"; skipped=$((skipped + 1)); }
-try() { # NAME COMMAND...
-        local name=$1 log
-        log=$out/$(echo "$1" | tr ' /' '__').log
-        shift
-        # a test program's own lines as they come: where time runs out they tell what was done
-        timeout -k 5 "${LIMIT:-200}" "$@" 2>&1 | tee "$log" | sed -u -n -E 's/^(ok|not ok|skip) /        &/p'
-        if [ "${PIPESTATUS[0]}" -ne 0 ]; then
-                bad "$name" "$log"
+# A case is a line `LIMIT NAME|COMMAND`; run_cases does all of them and forgets them.
+try() { echo "${LIMIT:-200} $1|${*:2}" >> "$cases"; }
+skip() { echo "skip $1: $2" | tee -a "$results"; }
+
+run_case() {
+        local limit=${1%% *} name=${1#* } log
+        local command=${name#*|}
+        name=${name%%|*}
+        log=$out/$(echo "$name" | tr ' /' '__').log
+        if ! timeout -k 5 "$limit" bash -c "$command" > "$log" 2>&1; then
+                echo "not ok $name"
+                tail -6 "$log" | sed 's/^/        /'
         elif grep -q '^skip ' "$log" && ! grep -q '^ok ' "$log"; then
-                skip "$name" "$(sed -n 's/^skip //p' "$log" | head -1)"         # nothing in it ran
+                echo "skip $name: $(sed -n 's/^skip //p' "$log" | head -1)"     # nothing in it ran
         else
-                ok "$name"
+                echo "ok $name"
         fi
+}
+export -f run_case
+export out
+
+run_cases() { # JOBS
+        tr '\n' '\0' < "$cases" | xargs -0 -r -P "$1" -I{} bash -c 'run_case "$1"' - {} | tee -a "$results"
+        : > "$cases"
 }
 
 tiny_llama="models/llama.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=96"
@@ -53,20 +63,16 @@ models=(
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
         for t in kernels rows_test matmul_test attention_test; do
-                (nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen -Icodegen/kernels -Iruntime -Itests -Itests/emulate \
-                        "tests/emulate/$t.cu" -o "$out/$t" > "$out/$t.build" 2>&1) &
-        done
-        wait
-        for t in kernels rows_test matmul_test attention_test; do
-                if [ -x "$out/$t" ]; then try "kernels $t" "$out/$t"; else bad "kernels $t: build" "$out/$t.build"; fi
+                LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen \
+                        -Icodegen/kernels -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done
 }
 
 check() {
         # twelve layers of eight experts, two a token, at the size naive.cu runs: it says 200 tokens after 16, each
         # of which the evaluator must choose too
-        try "check naive_moe 12x768: compile" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda -o "$out/moe.plan"
-        try "check naive_moe 12x768 says 200 tokens" $tgc check "$out/moe.plan" --tokens 16 --greedy 200 --device cuda
+        try "check naive_moe 12x768 says 200 tokens" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda \
+                -o "$out/moe.plan" '&&' $tgc check "$out/moe.plan" --tokens 16 --greedy 200 --device cuda
         # a loss of several chunks, long enough for the second form that products have on sm_90a
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda
@@ -96,14 +102,15 @@ data() {
         for t in ${*:-test_infer test_infer_models test_infer_vectors test_experts test_train:pytorch}; do
                 set -- ${t/:/ }
                 [ -x "$build/tests/$1" ] || { skip "data $1" "not built"; continue; }
-                TGC=$tgc TGC_TEST_DEVICE=cuda LIMIT=550 try "data $t" "$build/tests/$1" $2
+                LIMIT=550 try "data $t" TGC=$tgc TGC_TEST_DEVICE=cuda "$build/tests/$1" $2
         done
 }
 
 # In one process, so that what is left behind would show: after it ends the driver takes everything back.
 memory() {
         [ -x "$build/tests/test_runtime" ] || { skip memory "test_runtime is not built"; return; }
-        LIMIT=500 try "memory, and the runtime's tests on the GPU" "$build/tests/test_runtime" cuda
+        LIMIT=500 try "memory and the runtime's tests on the GPU" "$build/tests/test_runtime" cuda
+        run_cases 1
 }
 
 sanitize() {
@@ -112,7 +119,7 @@ sanitize() {
                 for m in "$tiny_llama" "$tiny_moe"; do
                         for dt in f32 bf16; do
                                 # an empty cache off, so that the kernels are there; one step each of training and decoding
-                                TGC_SYNC=1 try "$tool $m $dt" compute-sanitizer --tool $tool --error-exitcode 99 "${TGC_BIN:-$tgc}" check $m --dtype $dt --device cuda --tokens 3
+                                try "$tool $m $dt" TGC_SYNC=1 compute-sanitizer --tool $tool --error-exitcode 99 "${TGC_BIN:-$tgc}" check $m --dtype $dt --device cuda --tokens 3
                         done
                 done
         done
@@ -121,5 +128,7 @@ sanitize() {
 for p in $parts; do
         case $p in data_*) data "${p#data_}" ;; *) $p ;; esac
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+run_cases "${JOBS:-$((($(nproc) + 1) / 2))}"
+count() { grep -c "^$1 " "$results"; }
+echo "$(count ok) passed, $(count 'not ok') failed, $(count skip) skipped"
+! grep -q '^not ok ' "$results"

@@ -19,6 +19,7 @@ typedef struct Job {
         PackFile   *cubin;
         int        *cached, *code;
         Err        *err;
+        struct Turn { int unit; size_t weight, size; } *turn;
 } Job;
 
 /* The key has the inputs only: NVRTC's output is free to carry random names. */
@@ -89,9 +90,48 @@ static int compile(const Job *j, int i, Err *e)
         return code;
 }
 
-static void compile_unit(void *ctx, int i)
+/* Bytes of the headers that text includes, directly or not; seen: by header. */
+static size_t weigh(const Job *j, const char *text, char *seen)
+{
+        static const char include[] = "#include \"";
+        size_t sum = 0;
+        while ((text = strstr(text, include))) {
+                text += sizeof include - 1;
+                size_t n = strcspn(text, "\"\n");
+                for (int h = 0; h < j->headers->n; h++)
+                        if (!seen[h] && !strncmp(j->header_name[h], text, n) && !j->header_name[h][n]) {
+                                seen[h] = 1;
+                                sum += j->headers->file[h].size + weigh(j, j->header_text[h], seen);
+                        }
+        }
+        return sum;
+}
+
+static int heavier(const void *a, const void *b)
+{
+        const struct Turn *x = a, *y = b;
+        if (x->weight != y->weight)
+                return x->weight < y->weight ? 1 : -1;
+        if (x->size != y->size)
+                return x->size < y->size ? 1 : -1;
+        return x->unit - y->unit;
+}
+
+/* Units that include most, and of those the longest, take up to twenty times as long as others: they
+ * go first, so that no thread is left with one at the end. */
+static void order_units(Job *j, char *seen)
+{
+        for (int i = 0; i < j->units->n; i++) {
+                memset(seen, 0, (size_t)j->headers->n);
+                j->turn[i] = (struct Turn){ i, weigh(j, j->units->file[i].data, seen), j->units->file[i].size };
+        }
+        qsort(j->turn, (size_t)j->units->n, sizeof *j->turn, heavier);
+}
+
+static void compile_unit(void *ctx, int turn)
 {
         Job *j = ctx;
+        int i = j->turn[turn].unit;
         char key[33];
         void *data;
 
@@ -130,13 +170,16 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const Pack *headers, c
         j.cached = calloc((size_t)units->n + 1, sizeof *j.cached);
         j.code = calloc((size_t)units->n + 1, sizeof *j.code);
         j.err = calloc((size_t)units->n + 1, sizeof *j.err);
-        if (!j.header_text || !j.header_name || !j.cached || !j.code || !j.err)
+        j.turn = calloc((size_t)units->n + 1, sizeof *j.turn);
+        char *seen = calloc((size_t)headers->n + 1, 1);
+        if (!j.header_text || !j.header_name || !j.cached || !j.code || !j.err || !j.turn || !seen)
                 code = err_set(e, TGC_NO_MEMORY, "no memory to compile %d units", units->n);
         else {
                 for (int h = 0; h < headers->n; h++) {
                         j.header_text[h] = headers->file[h].data;
                         j.header_name[h] = headers->file[h].name;
                 }
+                order_units(&j, seen);
                 parallel_for(units->n, 16, compile_unit, &j);
         }
         for (int i = 0; i < units->n && !code; i++)
@@ -152,6 +195,8 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const Pack *headers, c
         free(j.cached);
         free(j.code);
         free(j.err);
+        free(j.turn);
+        free(seen);
         return code;
 }
 

@@ -11,7 +11,7 @@
  * is its only reader: as that op's head it costs no store and no load.
  *
  * What multiplies the results of two products by experts becomes the head of the third, so that the first two
- * wait for nothing of each other and run side by side.
+ * wait for nothing of each other; whether they become one launch is schedule.c's to say.
  *
  * From level 2 on, a norm joins the matrix-vector product that reads it.  Where others read it
  * too, a small product of one row also stores it.

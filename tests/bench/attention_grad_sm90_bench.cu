@@ -11,20 +11,16 @@
  * attends.  With -DBENCH_CANDIDATES other tiles than the table's, too. */
 #define TGC_BOUNDED 1
 #define TGC_FAST_MATH 1
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <vector>
-#include <cuda.h>
+#include "hopper.h"
 #include "../emulate/attention_tiles.h"
 #include "attention_grad_sm90.cuh"
 #include "tail.cuh"
-
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
 template <class T>
 static T *device(size_t n)
@@ -316,34 +312,6 @@ __global__ void plain_keys(Mem<E> m, int b, int hk, const double2 *stat, double 
 }
 
 /* ---- a problem ------------------------------------------------------------------------- */
-
-typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                             const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The map of a (rows, cols) matrix in device memory; as matmul_sm90.cuh says. */
-static void *map_of(void *p, long rows, int cols, bool half)
-{
-        static EncodeTiled *encode;
-        void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *dev;
-        CUtensorMap map;
-        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
-        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
-        if (!encode && !(lib && (encode = (EncodeTiled *)dlsym(lib, "cuTensorMapEncodeTiled")))) {
-                printf("no cuTensorMapEncodeTiled\n");
-                exit(4);
-        }
-        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
-                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-        if (r != CUDA_SUCCESS) {
-                printf("cuTensorMapEncodeTiled: error %d for %ld x %d\n", (int)r, rows, cols);
-                exit(4);
-        }
-        CUDA(cudaMalloc(&dev, sizeof map));
-        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
-        return dev;
-}
 
 static double elem(bf16 x) { return __bfloat162float(x); }
 static double elem(f16 x) { return __half2float(x); }

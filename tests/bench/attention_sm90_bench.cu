@@ -9,20 +9,15 @@
  * bits.  Speed: medians beside the portable kernel's; TFLOP/s of useful work, 4 B H T^2 D, half of it if
  * causal.  `table`: the row of attention_tiles_sm90.def; with -DBENCH_CANDIDATES others too, GROUPS BN STAGES
  * TURNS.  Exit status 1 when something is wrong, 4 without a GPU that fits. */
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <vector>
-#include <cuda.h>
-#include <cuda_runtime.h>
+#include "hopper.h"
 #include "attention_sm90.cuh"
 #include "../emulate/attention_tiles.h"
-
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
 template <int D> struct Table;
 #define ATT90(D, GROUPS, BN, STAGES, TURNS, threads, smem) \
@@ -129,33 +124,6 @@ static void portable(const Mem &m)
         CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, P::SMEM));
         k<<<m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS, P::SMEM>>>(m);
         CUDA(cudaGetLastError());
-}
-
-typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                             const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The map of a (rows, cols) matrix, in device memory; as matmul_sm90.cuh says. */
-static void *map_of(void *p, long rows, long cols, bool half)
-{
-        static EncodeTiled *encode;
-        CUtensorMap map;
-        void *dev;
-        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
-        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
-
-        if (!encode)
-                encode = (EncodeTiled *)dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeTiled");
-        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
-                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-        if (r != CUDA_SUCCESS) {
-                printf("cuTensorMapEncodeTiled: error %d for %ld x %ld\n", (int)r, rows, cols);
-                exit(4);
-        }
-        CUDA(cudaMalloc(&dev, sizeof map));
-        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
-        return dev;
 }
 
 template <class T> struct IsHalf { static constexpr bool is = false; };

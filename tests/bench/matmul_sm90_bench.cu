@@ -24,12 +24,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cuda.h>
-#include <cuda_runtime.h>
+#include "hopper.h"
 #include "matmul_sm90.cuh"
-
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
 #define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
@@ -175,36 +171,6 @@ static void *symbol(const char *const *libs, const char *name)
                         return p;
         }
         return 0;
-}
-
-typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                             const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The map of a (rows, cols) matrix with row stride cols, in device memory; as matmul_sm90.cuh says. */
-static void *map_of(void *p, int rows, int cols, bool half)
-{
-        static const char *const libs[] = { "libcuda.so.1", 0 };
-        static EncodeTiled *encode;
-        CUtensorMap map;
-        void *dev;
-        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
-        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
-
-        if (!encode && !(encode = (EncodeTiled *)symbol(libs, "cuTensorMapEncodeTiled"))) {
-                printf("no cuTensorMapEncodeTiled\n");
-                exit(4);
-        }
-        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
-                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-        if (r != CUDA_SUCCESS) {
-                printf("cuTensorMapEncodeTiled: error %d for %d x %d\n", (int)r, rows, cols);
-                exit(4);
-        }
-        CUDA(cudaMalloc(&dev, sizeof map));
-        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
-        return dev;
 }
 
 typedef int BlasCreate(void **);

@@ -1,0 +1,43 @@
+/* hopper.h: what the benches of Hopper's kernels share: checked calls, tensor maps. */
+#ifndef BENCH_HOPPER_H
+#define BENCH_HOPPER_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
+        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
+
+/* The map of a (rows, cols) matrix of 2-byte elements with row stride cols, in device memory; boxes and swizzle as
+ * matmul_sm90.cuh says.  The driver is opened here, so that no bench links it. */
+static void *map_of(void *p, long rows, long cols, bool half)
+{
+        typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                                     CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+        static EncodeTiled *encode;
+        CUtensorMap map;
+        void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *dev;
+        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
+        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
+
+        if (!encode && !(lib && (encode = (EncodeTiled *)dlsym(lib, "cuTensorMapEncodeTiled")))) {
+                printf("no cuTensorMapEncodeTiled\n");
+                exit(4);
+        }
+        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
+                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        if (r != CUDA_SUCCESS) {
+                printf("cuTensorMapEncodeTiled: error %d for %ld x %ld\n", (int)r, rows, cols);
+                exit(4);
+        }
+        CUDA(cudaMalloc(&dev, sizeof map));
+        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
+        return dev;
+}
+
+#endif

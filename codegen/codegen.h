@@ -270,8 +270,11 @@ typedef struct Product90 {
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */
 /* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
- * goes on with the other one and ends it with #endif. */
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws);
+ * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
+ * or NULL. */
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws, const char *sums);
+int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
+const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
 
 /* ---- gen_attention_sm90.c: attention's branches for sm_90a ---- */
 
@@ -296,6 +299,12 @@ void gen_attention(Emit *e, const Group *gr);
 void gen_route(Emit *e, const Group *gr);
 void gen_sample(Emit *e, const Group *gr);
 void gen_group(Emit *e, const Group *gr);       /* the switch over all of them */
+
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (gen_row.c).  gen_column leaves the group to
+ * gen_matmul, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
+const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */
+int  column_work(Emit *e, const Group *gr, int64_t parts90);
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts90);
 void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt);         /* gradient norm and AdamW over the arenas */
 
 /* ---- program.c: a graph to one program of a module ---- */

@@ -86,7 +86,7 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                 const Tile90 *t90 = tile90_pick(&p, t, 1, &splits);
                 build_line(b, "\1_tail tail = { a };");
                 if (t90)
-                        product90(b, &p, t90, 1, NULL);
+                        product90(b, &p, t90, 1, NULL, NULL);
                 build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);",
                            c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
                            ldw, (long long)M, (long long)N, (long long)K);

@@ -271,10 +271,16 @@ static void matmul(Emit *e, const Group *gr)
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };
         const Tile90 *t90 = NULL;
-        int splits90 = 1;
+        const Group *columns = column_beside(e, gr->anchor);
+        int splits90 = 1, sums_work = -1;
+        int64_t sums90 = 0;
         if (!lead && is_number(Mc) && is_number(Kc) && is_number(Nc) && slot_of(e, n->in[0], &p.a, &p.lda) &&
             slot_of(e, n->in[1], &p.w, &p.ldw))
                 t90 = tile90_pick(&p, t, splits, &splits90);
+        if (t90 && columns) {
+                sums90 = row_sums90(&p, t90, splits90);
+                sums_work = column_work(e, columns, sums90);
+        }
         if (splits > 1) {
                 int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
                 int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), M), 4);
@@ -290,7 +296,8 @@ static void matmul(Emit *e, const Group *gr)
                         build_line(&s, "\1_tail tail = { a };");
                 }
                 if (t90)
-                        product90(&s, &p, t90, splits90, ws);
+                        product90(&s, &p, t90, splits90, ws,
+                                  sums90 ? arg_work(e, &s.args, sums_work, "float", "sums") : NULL);
                 build_line(&s,
                            "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
                            "smem);",
@@ -307,21 +314,20 @@ static void matmul(Emit *e, const Group *gr)
                 r.threads = 256;
                 build_line(&r, "\1_tail tail = { a };");
                 const char *parts = arena_fmt(e->tmp, "%d", splits);
-                if (t90 && splits90 != splits) {
-                        text_add(&r.body, "#ifdef TGC_SM90A\n        enum { PARTS = %d };\n#else\n"
-                                          "        enum { PARTS = %d };\n#endif\n", splits90, splits);
-                        parts = "PARTS";
-                }
+                if (t90 && splits90 != splits)
+                        parts = parts_by_gpu(&r, splits90, parts);
                 build_line(&r, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, Mc, Nc);
                 if (t90 && splits90 == 1)
                         r.on90 = (On90){ 256, 0, "0" };
                 build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])),
                                         256 * (tail.maxv < 8 ? tail.maxv : 8)));
+                if (columns)
+                        column_sums(e, columns, sums_work, sums90);
                 return;
         }
         build_line(&b, "\1_tail tail = { a };");
         if (t90)
-                product90(&b, &p, t90, 1, NULL);
+                product90(&b, &p, t90, 1, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
         if (lead) {
                 text_add(&b.decl,
                          "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
@@ -345,6 +351,8 @@ static void matmul(Emit *e, const Group *gr)
                 text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
                                 dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
+        if (columns)
+                column_sums(e, columns, sums_work, sums90);
 }
 
 /* An adapter that drops the expert: tails know it from the slot where they need it. */

@@ -12,7 +12,7 @@
 #include "codegen.h"
 
 /* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c). */
-enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15 };
+enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256 };
 
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) { #name, bm, bn, share, threads, smem, ps, ta },
@@ -88,7 +88,16 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
         return true;
 }
 
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws)
+int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits) { return (p->N + t->bn - 1) / t->bn * splits; }
+
+const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
+{
+        text_add(&b->body, "#ifdef TGC_SM90A\n        enum { PARTS = %lld };\n#else\n        enum { PARTS = %s };\n#endif\n",
+                 (long long)parts90, parts);
+        return "PARTS";
+}
+
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws, const char *sums)
 {
         Emit *e = b->e;
         const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
@@ -96,15 +105,16 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
         const char *how = arena_fmt(e->tmp, "<%s, %s, %s, %s", c_type(p->dt), t->name, p->ta ? "true" : "false",
                                    p->tb ? "true" : "false");
+        const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long M = p->M, N = p->N, K = p->K, n = tiles90(t, p);
         b->include = "matmul_sm90";
-        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", n * splits) };
+        b->on90 = (On90){ t->threads, t->smem + (sums ? ROW_SUMS_SMEM : 0), arena_fmt(e->tmp, "%lld", n * splits) };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (splits > 1)
                 build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, "
-                              "(int)gridDim.x, smem);", how, ma, mw, M, N, K, splits, ws);
+                              "(int)gridDim.x, smem%s);", how, ma, mw, M, N, K, splits, ws, rows);
         else
                 build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %lld, %lld, %lld, %lld, tile, (int)gridDim.x, "
-                              "smem, tail);", how, ma, mw, M, N, K, n);
+                              "smem, tail%s);", how, ma, mw, M, N, K, n, rows);
         text_add(&b->body, "#else\n");
 }

@@ -89,8 +89,10 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
         }
 }
 
-/* Sum of a (parts, N) table of partial sums, to an output's tail. */
-static void add_parts(Emit *e, const Group *gr, int work, const char *parts, const Functor *tail, const char *title)
+/* Sum of a (parts, N) table of partial sums, to an output's tail; parts90: how many there are
+ * on sm_90a, 0: as many. */
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90, const Functor *tail,
+                      const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
         const char *w = arg_done(e, &b.args, work, "float", "partial");
@@ -99,6 +101,8 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, con
                 b.threads = 256;
                 b.smem = 32 * 256;
                 build_line(&b, "\1_tail tail = { a };");
+                if (parts90)
+                        parts = parts_by_gpu(&b, parts90, parts);
                 build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n,
                            parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)tail->n));
@@ -183,9 +187,9 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         const char *parts =
                 is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
         if (gr->tail[1].root)
-                add_parts(e, gr, wg, parts, &gr->tail[1], "norm_gain_grad");
+                add_parts(e, gr, wg, parts, 0, &gr->tail[1], "norm_gain_grad");
         if (layer && gr->tail[2].root)
-                add_parts(e, gr, wb, parts, &gr->tail[2], "norm_bias_grad");
+                add_parts(e, gr, wb, parts, 0, &gr->tail[2], "norm_bias_grad");
 }
 
 /* softmax and its gradient, and reductions: the row's length may be a run-time value. */
@@ -334,25 +338,97 @@ void gen_row(Emit *e, const Group *gr)
 
 enum { COLUMN_TILES = 400 };
 
-/* colsum: few rows in one launch; many in chunks, then the chunks' sums in order. */
-void gen_column(Emit *e, const Group *gr)
+/* What is summed: rows are the summed axes, columns the rest. */
+static Functor column_head(Emit *e, const Group *gr)
 {
-        const Node *n = NODE(e->g, gr->anchor);
-        Functor x = gr->head[0], t = gr->tail[0];
-        x.rows = DIM(1);                                /* rows are the summed axes, columns the rest */
+        Functor x = gr->head[0];
+        x.rows = DIM(1);
         x.n = 1;
         for (int i = 0; i < x.shape.rank; i++)
-                if (i < n->a.k.k)
+                if (i < NODE(e->g, gr->anchor)->a.k.k)
                         x.rows = dim_mul(x.rows, x.shape.dim[i]);
                 else
                         x.n *= x.shape.dim[i].n;
-        t.n = x.n;
-        t.rows = DIM(1);
-        int64_t rows = dim_most(e, x.rows), col_tiles = (x.n + 255) / 256, chunks = 1;
+        return x;
+}
+
+static int64_t column_chunks(Emit *e, const Functor *x)
+{
+        int64_t rows = dim_most(e, x->rows), col_tiles = (x->n + 255) / 256, chunks = 1;
         while (is_cuda(e) && chunks * col_tiles < COLUMN_TILES && rows / chunks > 64)
                 chunks *= 2;
+        return chunks;
+}
+
+/* May the sum wait for the product?  A bias's gradient, to which nothing else adds. */
+static bool column_waits(Emit *e, const Group *gr)
+{
+        const Functor *t = &gr->tail[0];
+        const Node *to = t->n_nodes == 1 ? NODE(e->g, t->node[0]) : NULL;
+        if (!to || to->op != OP_ACCUM || e->stored[gr->anchor])
+                return false;
+        for (Ref r = 1; r < e->g->n_nodes; r++)
+                if (NODE(e->g, r)->op == OP_ACCUM && NODE(e->g, r) != to && NODE(e->g, r)->in[0] == to->in[0])
+                        return false;
+        return true;
+}
+
+/* Does the product read the matrix, as op(A), whose columns are summed? */
+static bool reads_columns(Emit *e, Ref product, const Group *gr)
+{
+        const Node *p = NODE(e->g, product);
+        Slot a, x;
+        int64_t lda, ldx;
+        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->head[0].n_nodes || !slot_of(e, p->in[0], &a, &lda))
+                return false;
+        const Type *at = &NODE(e->g, p->in[0])->type;
+        Functor f = column_head(e, gr);
+        return slot_of(e, f.root, &x, &ldx) && x.id == a.id && x.off == a.off && ldx == lda &&
+               f.n == at->dim[at->rank - 1].n && f.n == f.shape.dim[f.shape.rank - 1].n &&
+               dim_eq(f.rows, type_rows(at)) && column_chunks(e, &f) > 1 && column_waits(e, gr);
+}
+
+static Ref product_of(Emit *e, const Group *gr)
+{
+        for (int i = 0; is_cuda(e) && i < e->n_groups; i++)
+                if (e->groups[i].anchor && reads_columns(e, e->groups[i].anchor, gr))
+                        return e->groups[i].anchor;
+        return 0;
+}
+
+const Group *column_beside(Emit *e, Ref product)
+{
+        for (int i = 0; is_cuda(e) && i < e->n_groups; i++)
+                if (e->groups[i].anchor && NODE(e->g, e->groups[i].anchor)->op == OP_COLSUM &&
+                    reads_columns(e, product, &e->groups[i]) && product_of(e, &e->groups[i]) == product)
+                        return &e->groups[i];
+        return NULL;
+}
+
+int column_work(Emit *e, const Group *gr, int64_t parts)
+{
+        Functor x = column_head(e, gr);
+        int64_t chunks = column_chunks(e, &x);
+        return work_new(e, DIM((parts > chunks ? parts : chunks) * x.n), 4);
+}
+
+void gen_column(Emit *e, const Group *gr)
+{
+        Ref product = product_of(e, gr);
+        if (!product || column_beside(e, product) != gr)        /* gen_matmul.c calls for those that it gives */
+                column_sums(e, gr, -1, 0);
+}
+
+/* Few rows in one launch; many in chunks, then the chunks' sums in order. */
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
+{
+        Functor x = column_head(e, gr), t = gr->tail[0];
+        t.n = x.n;
+        t.rows = DIM(1);
+        int64_t col_tiles = (x.n + 255) / 256, chunks = column_chunks(e, &x);
         const char *rows_c = dim_c(e, x.rows);
-        int work = chunks > 1 ? work_new(e, DIM(chunks * x.n), 4) : 0;
+        if (work < 0 && chunks > 1)
+                work = column_work(e, gr, 0);
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", "colsum");
         build_functor(&b, &x, "head");
         if (!is_cuda(e)) {
@@ -375,7 +451,9 @@ void gen_column(Emit *e, const Group *gr)
         }
         build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c,
                    (long long)chunks);
+        if (parts90)
+                b.on90 = (On90){ 256, 0, "0" };
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
-                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), &t, "colsum_parts");
+                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t, "colsum_parts");
 }

@@ -7,6 +7,7 @@
  *
  * where it called matmul_task or matmul_split_task: tiles first, first + step, ... of all, so that the loads of a
  * tile run under the tail of the one before.  Rows and columns at the edge of C, and K, may be any size, K >= 1.
+ * One more argument, RowSums, has A's rows summed by the way.
  *
  * Operands come through tensor maps in global memory: one thread issues boxes of 64x64 values; the copy
  * engine swizzles and fills with zeros outside.  What the caller does once per operand, when its address is
@@ -63,10 +64,18 @@ typedef STile<128, 128, 2, 6> S128x128;
 typedef STile<128, 128, 1, 6> S128x128t;
 typedef STile<128, 192, 1, 5> S128x192t;
 
+/* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
+
+/* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of A share its K-steps
+ * out among themselves, one more product each against a matrix of ones, the ROW_SUMS_SMEM bytes behind the tile's. */
+enum { ROW_SUMS_SMEM = 256 };
+struct RowSums { static constexpr bool ON = true; float *parts; };
+struct NoSums { static constexpr bool ON = false; };
+
 /* ---- work: what a block computes, one piece after the other ----------------- */
 
-/* C at (m, n), over the K-steps [kt0, kt1), at least one. */
-struct Piece { int m, n, kt0, kt1; };
+/* C at (m, n), over the K-steps [kt0, kt1), at least one; split: which part of K that is. */
+struct Piece { int m, n, kt0, kt1, split; };
 
 template <class Tile>
 TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
@@ -84,7 +93,7 @@ struct TileWork {
                 if (t >= end)
                         return false;
                 const TileAt at = tile_at<Tile>(t, M, N);
-                p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K);
+                p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
                 return true;
         }
         __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
@@ -102,7 +111,7 @@ struct SplitWork {
         {
                 const int t = first + i * step, s = t / tiles(), steps = k_steps<Tile>(K);
                 const TileAt at = tile_at<Tile>(t - s * tiles(), M, N);
-                p.m = at.m, p.n = at.n;
+                p.m = at.m, p.n = at.n, p.split = s;
                 p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
                 return s < splits;
         }
@@ -219,10 +228,11 @@ template <bool KMAJOR> TGC_DEV constexpr unsigned long long desc_k() { return KM
 /* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
 template <bool KMAJOR, int BK> TGC_DEV constexpr unsigned long long desc_64() { return KMAJOR ? 512 : BK * 8; }
 
-/* Step k of a tile: its products start, those of the step before are waited for. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0,
-                        float (&acc)[MI][Tile::BN / 8][4], int k, int lane)
+/* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against ones as
+ * well, from step `first` on. */
+template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
+TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k, int first, int lane)
 {
         const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
         ring.wait_full();
@@ -230,10 +240,14 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
 #pragma unroll
         for (int ks = 0; ks < Tile::BK / 16; ks++)
 #pragma unroll
-                for (int m = 0; m < MI; m++)
-                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]),
-                                                 a0 + at + m * desc_64<!TRANS_A, Tile::BK>() + ks * desc_k<!TRANS_A>(),
+                for (int m = 0; m < MI; m++) {
+                        const unsigned long long am = a0 + at + m * desc_64<!TRANS_A, Tile::BK>()
+                                                    + ks * desc_k<!TRANS_A>();
+                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]), am,
                                                  b0 + at + ks * desc_k<TRANS_B>(), ks > 0 || k > 0, T());
+                        if constexpr (SUM)
+                                wgmma<TRANS_A, 0>(sums[m], am, ones, ks > 0 || k > first, T());
+                }
         wgmma_commit();
         wgmma_wait<1>();
         if (k > 0 && lane == 0)
@@ -241,11 +255,23 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
         ring.next();
 }
 
+/* Steps [k0, k1); after `lead` of them the other consumer may start. */
+template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
+TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
+{
+        for (int k = k0; k < k1; k++) {
+                wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
+                if (Tile::LEAD > 0 && k == lead - 1)
+                        bar_arrive(1, 256);
+        }
+}
+
 /* Reads of a tail start this many steps before the end of a tile: two microseconds or more. */
 enum { EARLY = 4 };
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
-TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
+TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
         constexpr int SPARE = SUMS > 160 ? 2 : (180 - SUMS) / 4;        /* registers left beside the sums, of 232 */
@@ -256,6 +282,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
         const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
                                     + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        const unsigned long long ones = wgmma_desc(ring.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
         Piece p, next;
 
         for (int i = 0; work.get(i, p); i++) {
@@ -269,19 +296,20 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
                 const auto &tail = work.tail_of(p, i);
                 MmaTail<MI, Tile::BN, 64, SPARE, typename Work::End> ends(tail, p.m + row0, p.n, M, N,
                                                                           M % Tile::BM == 0 && N % Tile::BN == 0);
-                const int steps = p.kt1 - p.kt0, lead = steps < Tile::LEAD ? steps : Tile::LEAD;
-                const int early = steps < EARLY ? 0 : steps - EARLY;
-                for (int k = 0; k < early; k++) {
-                        wgmma_step<T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, acc, k, lane);
-                        if (Tile::LEAD > 0 && i == 0 && consumer == 0 && k == lead - 1)
-                                bar_arrive(1, 256);
+                const int steps = p.kt1 - p.kt0, early = steps < EARLY ? 0 : steps - EARLY;
+                const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
+                const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;
+                float sums[MI][4];
+                int k = 0, k0 = 0;
+                if constexpr (Sums::ON) {
+                        k0 = steps * at / across, k = steps * (at + 1) / across;
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, k0, lane, lead);
+                        wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead);
                 }
+                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, early, lane, lead);
                 ends.start();
-                for (int k = early; k < steps; k++) {
-                        wgmma_step<T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, acc, k, lane);
-                        if (Tile::LEAD > 0 && i == 0 && consumer == 0 && k == lead - 1)
-                                bar_arrive(1, 256);
-                }
+                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k > early ? k : early, steps,
+                                                              lane, lead);
                 if (Tile::SHARE == 1 && work.get(i + 1, next))
                         bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();
@@ -290,14 +318,27 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N)
 #pragma unroll
                 for (int m = 0; m < MI; m++)
                         wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+                if constexpr (Sums::ON) {               /* all columns are equal: those of the quad's first lane */
+                        float *to = rows.parts + (long)(p.split * across + at) * M;
+#pragma unroll
+                        for (int m = 0; m < MI; m++)
+#pragma unroll
+                                for (int h = 0; h < 2; h++) {
+                                        const int row = p.m + row0 + m * 64 + h * 8 + lane / 4;
+                                        wgmma_hold(sums[m]);
+                                        if (lane % 4 == 0 && row < M)
+                                                to[row] = k > k0 ? sums[m][2 * h] : 0.f;
+                                }
+                }
                 ends.run(acc);
         }
 }
 
 /* ---- all together ------------------------------------------------------------ */
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
-TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, char *smem, const Work &work)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
+TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, char *smem, const Work &work,
+                            const Sums &rows)
 {
         typedef Loader<Tile, TRANS_A, TRANS_B> Load;
         /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread gives
@@ -312,6 +353,12 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 fence_barrier_init();
                 fence_proxy_async();
         }
+        if constexpr (Sums::ON) {
+                if (threadIdx.x < ROW_SUMS_SMEM / sizeof(T)) {
+                        from_float((T *)(smem + Tile::SMEM) + threadIdx.x, 1.f);
+                        fence_proxy_async();
+                }
+        }
         __syncthreads();
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<Load::REGS>();
@@ -320,7 +367,7 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 __syncwarp();
         } else {
                 setmaxnreg_inc<REGS>();
-                wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N);
+                wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N, rows);
         }
         __syncthreads();
         if (threadIdx.x == 0)
@@ -330,21 +377,21 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
 }
 
 /* Tiles first, first + step, ... below `tiles`. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail>
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail, class Sums = NoSums>
 TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int tiles, int first,
-                                   int step, char *smem, const Tail &tail)
+                                   int step, char *smem, const Tail &tail, const Sums &rows = Sums())
 {
         const TileWork<Tile, Tail> work = { M, N, K, first, tiles, step, tail };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work, rows);
 }
 
 /* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V>
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V, class Sums = NoSums>
 TGC_DEV void matmul_tma_split(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
-                              int first, int step, char *smem)
+                              int first, int step, char *smem, const Sums &rows = Sums())
 {
         const SplitWork<Tile, V> work = { M, N, K, splits, first, step, ws };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work);
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work, rows);
 }
 
 #endif

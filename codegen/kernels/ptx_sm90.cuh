@@ -256,6 +256,7 @@ template <int N> TGC_DEV void wgmma_hold(float (&d)[N])
 #define TGC_R40 TGC_R20 TGC_R10(2) TGC_R10(3)
 #define TGC_R60 TGC_R40 TGC_R10(4) TGC_R10(5)
 #define TGC_R90 TGC_R60 TGC_R10(6) TGC_R10(7) TGC_R10(8)
+#define TGC_R4 "%0, %1, %2, %3"
 #define TGC_R16 TGC_R10() "%10, %11, %12, %13, %14, %15"
 #define TGC_R32 TGC_R20 TGC_R10(2) "%30, %31"
 #define TGC_R48 TGC_R40 "%40, %41, %42, %43, %44, %45, %46, %47"
@@ -264,6 +265,7 @@ template <int N> TGC_DEV void wgmma_hold(float (&d)[N])
 #define TGC_R128 TGC_R90 TGC_R10(9) TGC_R10(10) TGC_R10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 #define TGC_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
                   "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define TGC_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define TGC_D16(i) TGC_D8(i), TGC_D8(i + 8)
 #define TGC_D32(i) TGC_D16(i), TGC_D16(i + 16)
 #define TGC_D48(i) TGC_D32(i), TGC_D16(i + 32)
@@ -289,12 +291,14 @@ TGC_DEV void wgmma(float (&d)[R], const unsigned (&a)[4], unsigned long long b, 
                      : TGC_D##R(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB)); \
 }
 
+TGC_WGMMA(  4,   8, bf16, "bf16",   4,   5,   6,   7,   8,   9,  10)
 TGC_WGMMA( 16,  32, bf16, "bf16",  16,  17,  18,  19,  20,  21,  22)
 TGC_WGMMA( 32,  64, bf16, "bf16",  32,  33,  34,  35,  36,  37,  38)
 TGC_WGMMA( 48,  96, bf16, "bf16",  48,  49,  50,  51,  52,  53,  54)
 TGC_WGMMA( 64, 128, bf16, "bf16",  64,  65,  66,  67,  68,  69,  70)
 TGC_WGMMA( 96, 192, bf16, "bf16",  96,  97,  98,  99, 100, 101, 102)
 TGC_WGMMA(128, 256, bf16, "bf16", 128, 129, 130, 131, 132, 133, 134)
+TGC_WGMMA(  4,   8, f16,  "f16",    4,   5,   6,   7,   8,   9,  10)
 TGC_WGMMA( 16,  32, f16,  "f16",   16,  17,  18,  19,  20,  21,  22)
 TGC_WGMMA( 32,  64, f16,  "f16",   32,  33,  34,  35,  36,  37,  38)
 TGC_WGMMA( 48,  96, f16,  "f16",   48,  49,  50,  51,  52,  53,  54)

@@ -117,10 +117,10 @@ struct AddStore {
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-enum Mode { PERSISTENT, ADDED /* ws is the residual */, SPLIT };
+enum Mode { PERSISTENT, ADDED /* ws is the residual */, SPLIT, SUMMED, SUMMED_SPLIT };
 
-/* a, b: maps.  n: tiles or splits. */
-struct Args { const void *a, *b; void *c; float *ws; int M, N, K, n; };
+/* a, b: maps.  n: tiles or splits.  sums: parts of A's row sums. */
+struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
@@ -133,6 +133,12 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail);
         else if constexpr (MODE == ADDED)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, added);
+        else if constexpr (MODE == SUMMED)
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail,
+                                                       RowSums{ g.sums });
+        else if constexpr (MODE == SUMMED_SPLIT)
+                matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
+                                                     RowSums{ g.sums });
         else
                 matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
 }
@@ -151,12 +157,14 @@ template <class T, class Tile, bool TA, bool TB, Mode MODE>
 void launch(Args g, int n, cudaStream_t s)
 {
         const int tiles = ((g.M + Tile::BM - 1) / Tile::BM) * ((g.N + Tile::BN - 1) / Tile::BN);
-        const int fit = MODE == SPLIT || !n ? sms : n, work = MODE == SPLIT ? tiles * n : tiles;
+        const bool split = MODE == SPLIT || MODE == SUMMED_SPLIT;
+        const int fit = split || !n ? sms : n, work = split ? tiles * n : tiles;
+        const int smem = Tile::SMEM + (MODE == SUMMED || MODE == SUMMED_SPLIT ? ROW_SUMS_SMEM : 0);
         const auto k = k_one<T, Tile, TA, TB, MODE>;
-        g.n = MODE == SPLIT ? n : tiles;
-        CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
-        k<<<work < fit ? work : fit, Tile::THREADS, Tile::SMEM, s>>>(g);
-        if (MODE == SPLIT)
+        g.n = split ? n : tiles;
+        CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+        k<<<work < fit ? work : fit, Tile::THREADS, smem, s>>>(g);
+        if (split)
                 k_split_sum<T><<<(int)(((long)g.M * g.N + 2047) / 2048), 256, 0, s>>>(g);
 }
 
@@ -206,7 +214,10 @@ enum { GUARD = 4096 };
 template <class T> struct IsHalf { static constexpr bool is = false; };
 template <> struct IsHalf<f16> { static constexpr bool is = true; };
 
-struct Data { void *a, *b, *c, *map_a, *map_b; float *ws, *err; size_t ws_bytes; };
+struct Data { void *a, *b, *c, *map_a, *map_b; float *ws, *sums, *err; size_t ws_bytes; };
+
+/* Parts of the sums of A's rows: as many as the narrowest tiles across N, of at most 16 splits. */
+static long sums_most(Problem p) { return ((p.N + 127) / 128) * 16L * p.M; }
 
 template <class T>
 static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
@@ -217,6 +228,7 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
         CUDA(cudaMalloc(&d.b, nb * 2));
         CUDA(cudaMalloc(&d.c, nc * 2 + GUARD));
         CUDA(cudaMalloc(&d.ws, ws_bytes + GUARD));
+        CUDA(cudaMalloc(&d.sums, sums_most(p) * sizeof(float)));
         CUDA(cudaMalloc(&d.err, places * sizeof(float)));
         fill_normal<<<1024, 256>>>((T *)d.a, na, seed);
         fill_normal<<<1024, 256>>>((T *)d.b, nb, seed + 1);
@@ -230,7 +242,7 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 static void data_free(Data *d)
 {
         cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->map_a); cudaFree(d->map_b);
-        cudaFree(d->ws); cudaFree(d->err);
+        cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
 }
 
 /* Poison the outputs, so that what is not written shows. */
@@ -244,6 +256,7 @@ static void data_poison(const Data &d, Problem p, Mode mode)
         else
                 CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
+        CUDA(cudaMemset(d.sums, 0xff, sums_most(p) * sizeof(float)));
 }
 
 static bool guard_whole(const void *p)
@@ -386,6 +399,11 @@ static const Test tests[] = {
         TEST(bf16, S128x192t, 0, 0, ADDED, 1000, 1032, 40, 3)
         TEST(bf16, S128x256, 1, 0, SPLIT, 304, 264, 1000, 5)
         TEST(bf16, S128x192t, 1, 0, SPLIT, 304, 264, 1000, 5)
+        ALL_TILES(bf16, 1, 0, SUMMED, 1000, 1032, 520, 3)       /* more tiles across than K-steps for some */
+        TEST(bf16, S128x256, 0, 0, SUMMED, 200, 328, 200, 0)
+        TEST(f16, S128x192, 1, 0, SUMMED, 1000, 1032, 520, 3)
+        TEST(bf16, S128x256, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
+        TEST(bf16, S128x192t, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
 };
 enum { N_TESTS = sizeof tests / sizeof *tests };
 
@@ -394,12 +412,35 @@ static size_t ws_bytes(Mode mode, Problem p, int n)
 {
         if (mode == ADDED)
                 return (size_t)p.M * p.N * 2;
-        if (mode == SPLIT)
+        if (mode == SPLIT || mode == SUMMED_SPLIT)
                 return (size_t)p.M * p.N * n * 4;
         return 16;
 }
 
-static Args args_of(const Data &d, Problem p) { return { d.map_a, d.map_b, d.c, d.ws, p.M, p.N, p.K, 0 }; }
+static Args args_of(const Data &d, Problem p) { return { d.map_a, d.map_b, d.c, d.ws, d.sums, p.M, p.N, p.K, 0 }; }
+
+/* The largest difference of a sum of A's row from a float64 one, of K normal numbers. */
+template <class T>
+static double sums_check(const Data &d, Problem p, int parts)
+{
+        const size_t n = (size_t)p.M * p.K;
+        T *a = (T *)malloc(n * sizeof(T));
+        float *sums = (float *)malloc((size_t)parts * p.M * sizeof(float));
+        double worst = 0;
+        CUDA(cudaMemcpy(a, d.a, n * sizeof(T), cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(sums, d.sums, (size_t)parts * p.M * sizeof(float), cudaMemcpyDeviceToHost));
+        for (long m = 0; m < p.M; m++) {
+                double e = 0;
+                for (long k = 0; k < p.K; k++)
+                        e -= (double)(float)a[p.TA ? k * p.M + m : m * p.K + k];
+                for (int i = 0; i < parts; i++)
+                        e += sums[(long)i * p.M + m];
+                worst = fabs(e) <= worst ? worst : fabs(e);     /* a NaN stays */
+        }
+        free(a);
+        free(sums);
+        return worst;
+}
 
 template <class T>
 static bool test_run(const Test *t)
@@ -413,6 +454,13 @@ static bool test_run(const Test *t)
         const cudaError_t e = cudaDeviceSynchronize();
         if (e != cudaSuccess) {
                 printf("FAIL  %s: %s\n", t->name, cudaGetErrorString(e));
+                return false;
+        }
+        const int across = (t->p.N + t->bn - 1) / t->bn;
+        const double off = t->mode == SUMMED ? sums_check<T>(d, t->p, across)
+                         : t->mode == SUMMED_SPLIT ? sums_check<T>(d, t->p, across * t->n) : 0;
+        if (!(off < 1e-3)) {            /* float32 sums of up to 1000 numbers */
+                printf("FAIL  %s: a sum of a row is %.1e off\n", t->name, off);
                 return false;
         }
         const double worst = data_check<T>(d, t->p, t->mode, places, 7, &at);
@@ -490,7 +538,8 @@ static const Way ways_01[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0)
         WAY(S128x256_no_lead, 0, 1, PERSISTENT, 0) };
 static const Way ways_00[] = { WAYS(0, 0, PERSISTENT, 0) WAYS(0, 0, ADDED, 0) };
 static const Way ways_10[] = { WAYS(1, 0, PERSISTENT, 0) WAYS(1, 0, SPLIT, 2) WAYS(1, 0, SPLIT, 3)
-        WAY(S128x256, 1, 0, SPLIT, 7) };
+        WAY(S128x256, 1, 0, SPLIT, 7) WAY(S128x256, 1, 0, SUMMED_SPLIT, 7) WAY(S128x192t, 1, 0, SPLIT, 4)
+        WAY(S128x192t, 1, 0, SUMMED_SPLIT, 4) };
 
 static const struct { const Way *way; int n; } ways[2][2] = {
         { { ways_00, sizeof ways_00 / sizeof *ways_00 }, { ways_01, sizeof ways_01 / sizeof *ways_01 } },

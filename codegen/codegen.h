@@ -86,8 +86,8 @@ typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } S
 typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
 
 /* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
- * multiprocessor, at most `grid` of them.  threads 0: as everywhere. */
-typedef struct On90 { int threads, smem; const char *grid; } On90;
+ * multiprocessor, at most `grid` of them; or `grid` in clusters of `cluster`.  threads 0: as everywhere. */
+typedef struct On90 { int threads, smem; const char *grid; int cluster; } On90;
 
 /* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
 typedef struct Work { Dim elems; int size; const char *keep; } Work;
@@ -153,6 +153,7 @@ typedef struct Emit {
         int     n_groups;
         Arena  *tmp;
         bool   *stored;                 /* node values that lie in memory */
+        bool   *attended;               /* attentions that a product's kernel does on sm_90a */
         Launch *launch;
         int     n_launch, cap_launch;
         Work   *work;
@@ -287,6 +288,15 @@ bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has H
 /* Likewise its branch of dk's and dv's kernel, which names tail_k and tail_v, or of dq's.  sums: C text, lse and delta,
  * for dq after the output and its strides. */
 void att90_grad(Build *b, Ref r, bool kv, const char *sums);
+
+/* ---- gen_attend_sm90.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
+
+/* b: a matvec_short product that has its head and tail.  Where an attention over the cache reads what it makes, opens
+ * the branches and writes that for sm_90a; the caller goes on with the other one and ends it with #endif.
+ * minv: the tail's.  C text: template arguments N to ALIGN; w, ldw and eps; gain and keep, each after a comma. */
+struct MatvecShort;
+bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *w, const char *rest);
+void att_operands(Build *b, const Group *attention);    /* gen_attention.c: \1_att, and `in`, for CUDA */
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

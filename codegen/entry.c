@@ -416,8 +416,9 @@ void module_fused(const Module *m, Text *out)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
                                  k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
                 if (k->on90.threads)
-                        text_add(out, "    sm_90a  grid %s or one block a multiprocessor, %d threads, %d bytes shared\n",
-                                 k->on90.grid, k->on90.threads, k->on90.smem);
+                        text_add(out, "    sm_90a  grid %s %s, %d threads, %d bytes shared\n", k->on90.grid,
+                                 k->on90.cluster ? "in clusters" : "or one block a multiprocessor", k->on90.threads,
+                                 k->on90.smem);
                 if (k->n_pieces == 1)
                         piece_buffers(k->piece[0], out);
                 text_add(out, "%sused    %s\n\n", k->n_pieces > 1 ? "  " : "    ", k->used);
@@ -452,7 +453,9 @@ void module_text(const Module *m, Text *kernels, Text *source)
                 if (k->early)
                         text_add(kernels, "early %s\n", k->name);
                 if (k->on90.threads)
-                        text_add(kernels, "sm90 %s threads %d smem %d\n", k->name, k->on90.threads, k->on90.smem);
+                        text_add(kernels, k->on90.cluster ? "sm90 %s threads %d smem %d cluster %d\n"
+                                                          : "sm90 %s threads %d smem %d\n",
+                                 k->name, k->on90.threads, k->on90.smem, k->on90.cluster);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
                 bool open = false;

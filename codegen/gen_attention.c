@@ -167,6 +167,12 @@ static void describe(Att *t, Build *b, const char *lse)
         }
 }
 
+void att_operands(Build *b, const Group *attention)
+{
+        Att t = att_of(b->e, attention);
+        describe(&t, b, NULL);
+}
+
 static double att_flops(Att *t, double products)
 {
         Emit *e = t->e;
@@ -308,7 +314,14 @@ static void forward(Emit *e, const Group *gr)
                         parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, "float", "parts"));
                         done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }
-                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, tail);", type, parts, done);
+                if (e->attended[gr->anchor]) {
+                        b.on90 = (On90){ .threads = b.threads, .grid = "0" };
+                        text_add(&b.body, "#ifndef TGC_SM90A\n");
+                }
+                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, tail);", type, parts,
+                           done);
+                if (e->attended[gr->anchor])
+                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits)));
                 return;
         }
@@ -383,7 +396,7 @@ static void backward(Emit *e, const Group *gr)
         b.bytes = att_bytes(&t, 2, 0);
         bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
         if (sm90) {
-                b.on90 = (On90){ 128, 0, "1" };
+                b.on90 = (On90){ .threads = 128, .grid = "1" };
                 text_add(&b.body, "#ifndef TGC_SM90A\n");
         }
         build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);

@@ -180,10 +180,17 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->include = "matvec_short";
                 b->threads = few.threads;
                 b->smem = few.split > 1 ? few.smem : 0;
+                const char *kept = keep ? ", \1_keep{ a }" : "";
+                bool attends = attend90(b, &few, minv, arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
+                                                                 norm, align),
+                                        arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
+                                        arena_fmt(e->tmp, "%s%s", finish, kept));
                 if (!b->smem)
                         build_line(b, "char *const smem = nullptr;");
                 build_line(b, "matvec_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type, (long long)N, (long long)K,
-                           few.threads, few.rows, few.split, rest, keep ? ", \1_keep{ a }" : "");
+                           few.threads, few.rows, few.split, rest, kept);
+                if (attends)
+                        text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
@@ -318,7 +325,7 @@ static void matmul(Emit *e, const Group *gr)
                         parts = parts_by_gpu(&r, splits90, parts);
                 build_line(&r, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, Mc, Nc);
                 if (t90 && splits90 == 1)
-                        r.on90 = (On90){ 256, 0, "0" };
+                        r.on90 = (On90){ .threads = 256, .grid = "0" };
                 build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])),
                                         256 * (tail.maxv < 8 ? tail.maxv : 8)));
                 if (columns)

@@ -108,7 +108,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long M = p->M, N = p->N, K = p->K, n = tiles90(t, p);
         b->include = "matmul_sm90";
-        b->on90 = (On90){ t->threads, t->smem + (sums ? ROW_SUMS_SMEM : 0), arena_fmt(e->tmp, "%lld", n * splits) };
+        b->on90 = (On90){ t->threads, t->smem + (sums ? ROW_SUMS_SMEM : 0), arena_fmt(e->tmp, "%lld", n * splits), 0 };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (splits > 1)
                 build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, "

@@ -26,10 +26,11 @@ enum {
         CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2,
         CU_CAPTURE_THREAD_LOCAL = 1,
         CU_TENSOR_MAP_F16 = 6, CU_TENSOR_MAP_BF16 = 9, CU_TENSOR_MAP_SWIZZLE_128 = 3, CU_TENSOR_MAP_L2_256 = 3,
+        CU_LAUNCH_CLUSTER = 4,                  /* size of a cluster */
         CU_LAUNCH_EARLY = 6                     /* programmatic stream serialization */
 };
 
-typedef struct CUlaunchAttribute { int id, pad; union { char size[64]; int allowed; } value; } CUlaunchAttribute;
+typedef struct CUlaunchAttribute { int id, pad; union { char size[64]; int allowed; unsigned cluster[3]; } value; } CUlaunchAttribute;
 
 typedef struct CUlaunchConfig {
         unsigned gx, gy, gz, bx, by, bz, smem;

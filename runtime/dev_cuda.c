@@ -357,15 +357,21 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         ENTER;
         for (int i = 0; i < def->n_args; i++)
                 param[i] = (void *)&arg[i];
-        CUlaunchAttribute early = { .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
-        unsigned threads = (unsigned)def->threads, smem = def->smem;
+        CUlaunchAttribute attr[2];
+        unsigned threads = (unsigned)def->threads, smem = def->smem, n_attr = 0;
+        if (def->early && c->early)
+                attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
         if (sm90(c, def)) {
                 threads = (unsigned)def->threads90;
                 smem = def->smem90;
-                grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms;
+                if (def->cluster90)
+                        attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_CLUSTER,
+                                                              .value = { .cluster = { def->cluster90, 1, 1 } } };
+                else
+                        grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms;
         }
-        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, &early, 1 };
-        CUresult r = def->early && c->early ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
+        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
+        CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
                      : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem, c->stream, param, 0);
         if (!r && d->opt.sync)
                 r = c->api.cuStreamSynchronize(c->stream);

@@ -46,7 +46,8 @@
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
  *      map map+OFFSET bf16|f16 ARENA+OFFSET ROWS COLS LD       a tensor map of that matrix is made there: what
  *                                      sm_90a's copy engine reads with; elsewhere nothing
- *      sm90 KERNEL threads N smem N    on sm_90a its blocks are so, and at most as many as multiprocessors
+ *      sm90 KERNEL threads N smem N [cluster N]        on sm_90a its blocks are so, and at most as many as
+ *                                      multiprocessors; or in clusters of N, which divides their number
  *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
  *                                      every block) and so may start before that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused

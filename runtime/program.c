@@ -201,18 +201,21 @@ static void parse_sm90(Parse *s)
         char *name = words_need(&s->w, "kernel name");
         uint32_t k = s->slot[kernel_slot(s, name)];
         int threads = 0;
-        unsigned smem = 0;
+        unsigned smem = 0, cluster = 0;
         if (words_keyword(&s->w, "threads"))
                 threads = (int)words_int(&s->w, "threads", PROGRAM_MAX_THREADS);
         if (words_keyword(&s->w, "smem"))
                 smem = (unsigned)words_int(&s->w, "smem", PROGRAM_MAX_SMEM);
+        if (words_optional(&s->w, "cluster"))
+                cluster = (unsigned)words_int(&s->w, "blocks of a cluster", PROGRAM_MAX_CLUSTER);
         words_end(&s->w);
         if (!k)
                 words_fail(&s->w, "no kernel named '%.60s'", name);
         else if (threads < 1)
                 words_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
         else
-                s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem;
+                s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem,
+                s->p->kernel[k - 1].cluster90 = cluster;
 }
 
 /* The copy engine wants rows that start at multiples of 16 bytes. */
@@ -299,6 +302,8 @@ static void parse_run(Parse *s, Prog *g)
                 words_fail(w, "%s takes %d arguments, %d are given", name, s->p->kernel[r.kernel].n_args, n);
         else if (!r.grid90 != !s->p->kernel[r.kernel].threads90)
                 words_fail(w, "%s and its run do not agree about sm_90a", name);
+        else if (s->p->kernel[r.kernel].cluster90 && grid % s->p->kernel[r.kernel].cluster90)
+                words_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name, (long long)grid);
         else if (r.arg[0].arena != REF_RT)
                 words_fail(w, "the first argument of %s must be rt", name);
         g->run[g->n_run++] = r;

@@ -15,7 +15,8 @@ enum {
         PROGRAM_MAX_TEXT = 256 << 20,   /* bytes of program text                        */
         PROGRAM_MAX_ARGS = 256,         /* of one kernel; CUDA's limit is about 500     */
         PROGRAM_MAX_THREADS = 1024,
-        PROGRAM_MAX_SMEM = 1 << 20
+        PROGRAM_MAX_SMEM = 1 << 20,
+        PROGRAM_MAX_CLUSTER = 8         /* what every GPU with clusters forms           */
 };
 
 #define REF_RT (-1)
@@ -32,6 +33,7 @@ typedef struct KernelDef {
         int      early;                 /* may start before the launch before it has ended */
         int      threads90;             /* 0, or the block on sm_90a, of which a multiprocessor runs one ... */
         unsigned smem90;                /* ... with so many bytes */
+        unsigned cluster90;             /* so many of them form a cluster; 0: none */
         double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
 } KernelDef;
 

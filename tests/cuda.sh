@@ -86,6 +86,14 @@ check() {
         for m in "-D head_dim=64 -D n_head=16 -b 4 --block-size 200" "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
                 try "check llama $m" $tgc check models/llama.lua $m -D n_kv_head=8 -D vocab=64 -D ctx=333 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         done
+        # one token's q, k, v and attention in one launch, with a cache of several parts: a query to a key, two, four, all
+        for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" "tinylm.lua -D n_embd=256 -D n_head=4 --dtype f16" \
+                 "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=512" \
+                 "llama.lua -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512" \
+                 "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=64 -D n_ff=512 --dtype bf16"; do
+                # shellcheck disable=SC2086
+                try "check $m says 200 tokens" $tgc check models/$m -D n_layer=2 -D vocab=300 -D ctx=320 --tokens 16 --greedy 200 --device cuda
+        done
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

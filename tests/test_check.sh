@@ -88,6 +88,19 @@ done | awk '/^kernel / { n++; for (i = 2; i < NF; i++) if ($i == "smem" && $(i +
             END { print n + 0, "kernels"; exit bad || !n }' > "$out/log"
 say $? "shared memory of real sizes" "$out/log"
 
+# ---- on Hopper, one token's attention is done by the kernel that makes its q, k and v ----
+
+for m in "gpt.lua -D n_layer=3" "llama.lua -D n_layer=3 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D ctx=512"; do
+        # shellcheck disable=SC2086
+        "$TGC" dump models/$m --program --dtype bf16 --mode infer -q | awk '
+                /^sm90 .* cluster 8$/ { cluster[$2] = 1 }
+                /^program/ { in_decode = $2 == "decode" }
+                /^run/ && in_decode && cluster[$2] { one++ }
+                /^run k[0-9]*_attention/ && in_decode && / sm90 0 / { none++ }
+                END { print one + 0, "launches in clusters,", none + 0, "with nothing to do"; exit one != 3 || none != 3 }' > "$out/log"
+        say $? "attention of one token: $m" "$out/log"
+done
+
 # ---- NVRTC ----
 
 nvrtc() {       # nvrtc MODEL ARCH OPTIONS...
@@ -103,6 +116,7 @@ nvrtc() {       # nvrtc MODEL ARCH OPTIONS...
 if [ -z "$FULL" ]; then
         nvrtc tests/e2e/check/heads.lua sm_80 --dtype bf16 --mode train
         nvrtc tests/e2e/infer/small.lua sm_90a --dtype bf16 --mode infer
+        nvrtc models/tinylm.lua sm_90a --dtype bf16 --mode infer -D n_layer=2 -D vocab=65
         # large enough for the second form that products have on sm_90a
         nvrtc models/gpt.lua sm_90a --dtype bf16 --mode train -D n_layer=1 -D vocab=4099 -b 8 -c 1024
         exit

@@ -175,19 +175,19 @@ TEST(expressions)
 
 TEST(program_text)
 {
-        static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000\nmap act+64 f16 w+32 4 24 32\n"
+        static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap act+64 f16 w+32 4 24 32\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
-                "run k0 grid ceil(B*T/128) sm90 B*T args rt w+16 act+1024\nend\n"
+                "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt w+16 act+1024\nend\n"
                 "program decode B 1 T 1\nend\n";
         Program p;
         Err e;
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
         CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
-        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.n_maps == 1 && p.map[0].f16);
+        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 1 && p.map[0].f16);
         CHECK(p.map[0].at.offset == 64 && p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
         const Prog *g = program_find(&p, "prefill");
-        CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T"));
+        CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
         CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT && g->run[0].arg[2].offset == 1024);
         CHECK(prog_io(g, "ids")->elem == 4 && !prog_io(g, "logits") && !program_find(&p, "score"));
         program_free(&p);
@@ -210,6 +210,9 @@ TEST(program_refusals)
                 { HEAD "sm90 k1 threads 384 smem 0\n", "program:5: no kernel named 'k1'" },
                 { HEAD "sm90 k0 threads 0 smem 0\n", "needs threads" },
                 { HEAD "sm90 k0 threads 384 smem 0\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n", "do not agree" },
+                { HEAD "sm90 k0 threads 384 smem 0 cluster 9\n", "program:5" },
+                { HEAD "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
+                  "not whole clusters" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n", "do not agree" },
                 { HEAD "map act+0 f32 w+0 4 32 32\n", "bf16 or f16" },
                 { HEAD "map act+0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },

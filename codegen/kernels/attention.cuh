@@ -231,22 +231,31 @@ struct AttLanes {
 
         static __device__ __forceinline__ int column(int lane, int i) { return (i / V * LANES + lane) * V + i % V; }
 
-        /* This lane's elements of the row at p; those past D are left alone.  PAST_L1: the row's neighbours in
-         * memory may still be written. */
-        template <bool PAST_L1 = false>
+        /* This lane's elements of the row at p, as they lie; those past D are left alone.  PAST_L1: the row's
+         * neighbours in memory may still be written. */
+        typedef typename Chunk<V * (int)sizeof(E)>::T Bytes;
+        template <bool PAST_L1>
+        static __device__ __forceinline__ void get(Bytes (&x)[C], const E *p, int lane)
+        {
+#pragma unroll
+                for (int c = 0; c < C; c++)
+                        if ((c * LANES + lane) * V < Att::D) {
+                                const E *from = p + (c * LANES + lane) * V;
+                                TGC_ACCESS(from, V * sizeof(E));
+                                x[c] = PAST_L1 ? load_l2((const Bytes *)from) : *(const Bytes *)from;
+                        }
+        }
+        static __device__ __forceinline__ float value(const Bytes (&x)[C], int i)
+        {
+                return to_float(((const E *)&x[i / V])[i % V]);
+        }
         static __device__ __forceinline__ void read(float (&x)[C * V], const E *p, int lane)
         {
 #pragma unroll
                 for (int c = 0; c < C; c++)
                         if ((c * LANES + lane) * V < Att::D) {
                                 float u[V];
-                                if constexpr (PAST_L1) {
-                                        typedef typename Chunk<V * (int)sizeof(E)>::T Bytes;
-                                        const Bytes b = load_l2((const Bytes *)(p + (c * LANES + lane) * V));
-                                        load(u, (const E *)&b);
-                                } else {
-                                        load(u, p + (c * LANES + lane) * V);
-                                }
+                                load(u, p + (c * LANES + lane) * V);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         x[c * V + j] = u[j];

@@ -74,15 +74,16 @@ TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, l
 template <class E, class Att, class Tile>
 struct AttStep {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        float k[Sh::UNROLL][Sh::CV], v[Sh::UNROLL][Sh::CV];
+        typedef typename Sh::L::Bytes Bytes;
+        Bytes k[Sh::UNROLL][Sh::L::C], v[Sh::UNROLL][Sh::L::C];
 
         __device__ __forceinline__ void clear()
         {
 #pragma unroll
                 for (int u = 0; u < Sh::UNROLL; u++)
 #pragma unroll
-                        for (int c = 0; c < Sh::CV; c++)
-                                k[u][c] = v[u][c] = 0.f;
+                        for (int c = 0; c < Sh::L::C; c++)
+                                k[u][c] = v[u][c] = Bytes{};
         }
         /* Positions n0, n0 + KEYS, ... that lie in [lo, hi). */
         template <bool PAST_L1>
@@ -93,8 +94,8 @@ struct AttStep {
                 for (int u = 0; u < Sh::UNROLL; u++) {
                         const int s = n0 + u * Sh::KEYS;
                         if (s >= lo && s < hi) {
-                                Sh::L::template read<PAST_L1>(k[u], kp + s * k_step, lane);
-                                Sh::L::template read<PAST_L1>(v[u], vp + s * v_step, lane);
+                                Sh::L::template get<PAST_L1>(k[u], kp + s * k_step, lane);
+                                Sh::L::template get<PAST_L1>(v[u], vp + s * v_step, lane);
                         }
                 }
         }
@@ -142,18 +143,28 @@ TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
         }
 }
 
-template <class E, class Att, class Tile, class Tail>
-TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
-                                   int tile, char *smem, Tail tail)
+struct PdlReady { __device__ __forceinline__ void operator()() const { pdl_wait(); } };
+
+/* A block's part of the cache for ROWS query rows: where it is, and who they are. */
+template <class Att, class Tile>
+struct AttQueries {
+        static constexpr int GROUP = Att::H / Att::K;
+        int r0, hk, b;                                  /* rows r0.. of kv head hk of sequence b */
+        __device__ int t(int r) const { return (r0 + r) / GROUP; }
+        __device__ int h(int r) const { return hk * GROUP + (r0 + r) % GROUP; }
+};
+
+/* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r) * RECORD]: D sums,
+ * the largest score, the sum of weights.  Ends with a barrier, unless split >= parts of what it returns: then there
+ * is nothing to do and nothing done.  ready() comes back when q and the last keys are there. */
+template <class E, class Att, class Tile, class Ready>
+TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T, const Rt *rt, int split,
+                         char *smem, const Ready &ready)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef typename Sh::L L;
-        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
-        constexpr int U = Sh::UNROLL;
-        static_assert(SPLITS >= 1 && SPLITS <= 32, "att_combine keeps one split per lane");
-        const int groups = (T * GROUP + ROWS - 1) / ROWS;
-        const int split = tile % SPLITS, r0 = tile / SPLITS % groups * ROWS;
-        const int hk = tile / SPLITS / groups % Att::K, b = tile / SPLITS / groups / Att::K;
+        constexpr int ROWS = Tile::ROWS, GROUP = Att::H / Att::K, RECORD = att_record<Att>(), U = Sh::UNROLL;
+        const int b = rows.b, hk = rows.hk;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x % L::LANES, key = (threadIdx.x & 31) / L::LANES;
         const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
         /* Before the wait: the first step's keys and values that lie in the cache already.  If this position is
@@ -165,20 +176,12 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
         step.clear();
         step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early, lane);
-        pdl_wait();
+        ready();
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T);
-        const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
-        const int s0 = at.s0, s1 = at.s1, parts = at.parts;
-        if (split >= parts)
-                return;
-        if (hd.pos != early)
-                step.clear();
-        step.template read<false>(k, in.sk.t, v, in.sv.t, s0 + own, hd.pos == early ? early : 0, s1, lane);
-
         float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-                const int t = (r0 + r) / GROUP, h = hk * GROUP + (r0 + r) % GROUP;
+                const int t = rows.t(r), h = rows.h(r);
                 const bool row = t < T;
                 slope[r] = Att::ALIBI && row ? in.slopes[h] : 0.f;
                 top[r] = -INFINITY;
@@ -189,6 +192,13 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 if (row)
                         L::read(q[r], in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h, lane);
         }
+        const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
+        const int s0 = at.s0, s1 = at.s1;
+        if (split >= at.parts)
+                return at;
+        if (hd.pos != early)
+                step.clear();
+        step.template read<false>(k, in.sk.t, v, in.sv.t, s0 + own, hd.pos == early ? early : 0, s1, lane);
 
         for (int n0 = s0 + own; n0 - key < s1; n0 += Sh::STEP) {
                 float x[ROWS][U];
@@ -198,7 +208,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 }
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
-                        const int t = (r0 + r) / GROUP;
+                        const int t = rows.t(r);
                         AttHead<E, Att> hr = hd;
                         hr.slope = slope[r];
                         float mx = top[r];
@@ -208,7 +218,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                                 float dot = 0.f, derivative;
 #pragma unroll
                                 for (int c = 0; c < Sh::CV; c++)
-                                        dot = fmaf(q[r][c], step.k[u][c], dot);
+                                        dot = fmaf(q[r][c], L::value(step.k[u], c), dot);
 #pragma unroll
                                 for (int d = L::LANES / 2; d; d >>= 1)
                                         dot += __shfl_xor_sync(0xffffffffu, dot, d);
@@ -228,7 +238,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                                 sum[r] += p;
 #pragma unroll
                                 for (int c = 0; c < Sh::CV; c++)
-                                        acc[r][c] = fmaf(p, step.v[u][c], acc[r][c]);
+                                        acc[r][c] = fmaf(p, L::value(step.v[u], c), acc[r][c]);
                         }
                 }
         }
@@ -256,35 +266,62 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 }
         }
         __syncthreads();
+        return at;
+}
+
+/* Columns d and d + 1 of row r, not divided yet: the records of all warps together. */
+template <class E, class Att, class Tile>
+TGC_DEV void att_merge_warps(const char *smem, int r, int d, float (&o)[2], float (&ms)[2])
+{
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        constexpr int RECORD = att_record<Att>(), NEXT = Tile::ROWS * RECORD;
+        const float *p = (const float *)smem + r * RECORD;
+        ms[0] = -INFINITY;
+        ms[1] = o[0] = o[1] = 0.f;
+#pragma unroll
+        for (int w = 0; w < Sh::WARPS; w++)
+                ms[0] = fmaxf(ms[0], p[w * NEXT + RECORD - 2]);
+#pragma unroll
+        for (int w = 0; w < Sh::WARPS; w++) {
+                const float *pw = p + w * NEXT;
+                const float f = att_exp2<E>(pw[RECORD - 2] - (ms[0] == -INFINITY ? 0.f : ms[0]));
+                ms[1] += f * pw[RECORD - 1];
+                o[0] += f * pw[d];
+                o[1] += d + 1 < Att::D ? f * pw[d + 1] : 0.f;
+        }
+}
+
+template <class E, class Att, class Tile, class Tail>
+TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
+                                   int tile, char *smem, Tail tail)
+{
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
+        static_assert(SPLITS >= 1 && SPLITS <= 32, "att_combine keeps one split per lane");
+        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS, warp = threadIdx.x >> 5;
+        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS, tile / SPLITS / groups % Att::K,
+                                          tile / SPLITS / groups / Att::K };
+        const int r0 = rows.r0, hk = rows.hk, b = rows.b;
+        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady()).parts;
+        if (split >= parts)
+                return;
 
         /* Merge the warps, two columns per thread. */
         constexpr int PAIRS = (Att::D + 1) / 2;
         for (int i = threadIdx.x; i < ROWS * PAIRS; i += Tile::THREADS) {
-                const int r = i / PAIRS, d = i % PAIRS * 2, t = (r0 + r) / GROUP;
+                const int r = i / PAIRS, d = i % PAIRS * 2, t = rows.t(r);
                 if (t >= T)
                         break;
-                const int h = hk * GROUP + (r0 + r) % GROUP;
-                const float *p = (const float *)smem + r * RECORD;
-                float mx = -INFINITY, all = 0.f, o[2] = { 0.f, 0.f };
-#pragma unroll
-                for (int w = 0; w < Sh::WARPS; w++)
-                        mx = fmaxf(mx, p[w * ROWS * RECORD + RECORD - 2]);
-#pragma unroll
-                for (int w = 0; w < Sh::WARPS; w++) {
-                        const float *pw = p + w * ROWS * RECORD;
-                        const float f = att_exp2<E>(pw[RECORD - 2] - (mx == -INFINITY ? 0.f : mx));
-                        all += f * pw[RECORD - 1];
-                        o[0] += f * pw[d];
-                        o[1] += d + 1 < Att::D ? f * pw[d + 1] : 0.f;
-                }
+                const int h = rows.h(r);
+                float o[2], ms[2];
+                att_merge_warps<E, Att, Tile>(smem, r, d, o, ms);
                 if (SPLITS > 1 && parts > 1) {
                         float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split * RECORD;
-                        const float ms[2] = { mx, all };
                         store(w + d, o);
                         if (d == 0)
                                 store(w + RECORD - 2, ms);
                 } else {
-                        const float inv = all > 0.f ? 1.f / all : 0.f;
+                        const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
                         o[0] *= inv;
                         o[1] *= inv;
                         att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);

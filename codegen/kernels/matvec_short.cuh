@@ -74,10 +74,11 @@ TGC_DEV void short_moments(const float (&x)[PER][UNIT], int own, float eps, floa
         scale = rsqrtf(q * (1.f / K) + eps);
 }
 
+/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored. */
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
           class Gain = NoGain, class Keep = NoKeep>
-TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head,
-                               const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
+TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Head &head,
+                                  const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
         constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
@@ -86,7 +87,6 @@ TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *
         constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
         static_assert(HV >= Head::MINV && HV >= Gain::MINV && TV >= Tail::MINV, "matvec_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int col0 = matvec_column<THREADS, ROWS, SPLIT>(tile);
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *each = (float *)smem, *partial = each + 2 * WARPS;
 
@@ -199,7 +199,7 @@ TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *
                         }
                 ahead.call(tail, 0, col0 + mine * TV, v);
         }
-        if (Keeps<Keep>::YES && tile == 0 && warp < SPLIT) {
+        if (Keeps<Keep>::YES && keeps && warp < SPLIT) {
 #pragma unroll
                 for (int f = 0; f < PER; f++)
 #pragma unroll
@@ -215,6 +215,15 @@ TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *
         }
         if (SPLIT > 1)
                 __syncthreads();
+}
+
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain, class Keep = NoKeep>
+TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head,
+                               const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
+{
+        matvec_short_columns<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
+                w, ldw, eps, matvec_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, head, tail, gain, keep);
 }
 
 #endif

@@ -177,6 +177,13 @@ TGC_DEV void cluster_arrive()   { asm volatile("barrier.cluster.arrive.release.a
 TGC_DEV void cluster_wait()     { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 TGC_DEV void cluster_sync()     { cluster_arrive(); cluster_wait(); }
 
+/* x to the place of p in shared memory of block `rank` of the cluster. */
+TGC_DEV void st_cluster(float *p, unsigned rank, float x)
+{
+        asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; st.shared::cluster.f32 [r], %2; }"
+                     :: "r"(smem_addr(p)), "r"(rank), "f"(x) : "memory");
+}
+
 /* True in exactly one lane of the warp. */
 TGC_DEV bool elect_one()
 {

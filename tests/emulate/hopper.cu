@@ -48,6 +48,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k1(const Rt *, float *y, co
                 fence_barrier_init();
         }
         cluster_sync();
+        st_cluster((float *)smem + 64, cluster_rank() ^ 1, 1.f);
         if (threadIdx.x < 128)
                 setmaxnreg_dec<40>();
         else

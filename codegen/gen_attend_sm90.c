@@ -1,0 +1,105 @@
+/* gen_attend_sm90.c: one token's q, k and v and its attention as one launch on sm_90a (kernels/attend_sm90.cuh).
+ *
+ * Elsewhere they are two.  The product's kernel gets the second body and the attention's arguments; the attention's
+ * kernel, where sm_90a has nothing left to do, a grid of none. */
+#include "codegen.h"
+#include "matvec_shape.h"
+#include <string.h>
+
+/* Blocks of a cluster: as many as every GPU of the kind forms.  A block reads a part of the cache that hides under
+ * what it waits for: beyond MOST_KEYS the two launches use more of the GPU. */
+enum { CLUSTER = 8, MOST_KEYS = 2048, MOST_W = 64 << 10, MOST_WARPS = 16 };
+
+/* The column of the product at which r's begin, for one token; -1: r is not made of its columns in order. */
+static int64_t column_of(const Graph *g, Ref r, Ref product)
+{
+        const Node *n = &g->node[r];
+        int64_t at = -1;
+        if (r == product)
+                return 0;
+        switch (n->op) {
+        case OP_RESHAPE: case OP_ROPE:
+                return column_of(g, n->in[0], product);
+        case OP_SLICE: {
+                int64_t inner = 1;
+                for (int i = (int)n->a.slice.axis + 1; i < n->type.rank; i++)
+                        inner *= n->type.dim[i].n;
+                for (int i = 0; i < n->a.slice.axis; i++)
+                        if (!dim_eq(n->type.dim[i], DIM(1)))
+                                return -1;
+                at = n->a.slice.step == 1 ? column_of(g, n->in[0], product) : -1;
+                return at < 0 ? -1 : at + n->a.slice.start * inner;
+        }
+        default:
+                if (!is_member(g, r) || n->op == OP_APPEND || n->op == OP_GATHER || n->op == OP_INTERLEAVE)
+                        return -1;
+                for (int i = 0; i < n->n_in && at < 0; i++)
+                        if (dim_eq(type_elems(&n->type), type_elems(&g->node[n->in[i]].type)))
+                                at = column_of(g, n->in[i], product);
+                return at;
+        }
+}
+
+static bool one_token(const Emit *e, const Type *q)
+{
+        return e->g->sizes.v[SYM_T] && dim_eq(type_elems(q), dim_mul(q->dim[2], q->dim[3]));
+}
+
+/* The attention of the cache whose q, k and v the product's kernel makes, and their columns. */
+static const Group *attention_of(Emit *e, int product_group, Ref product, int64_t column[3])
+{
+        Graph *g = e->g;
+        for (int i = 0; i < e->n_groups; i++) {
+                const Node *n = NODE(g, e->groups[i].anchor);
+                if (!e->groups[i].anchor || n->op != OP_ATTENTION || NODE(g, n->in[1])->op != OP_APPEND ||
+                    NODE(g, n->in[2])->op != OP_APPEND || NODE(g, value_base(g, n->in[0]))->group != product_group ||
+                    NODE(g, n->in[1])->group != product_group || NODE(g, n->in[2])->group != product_group)
+                        continue;
+                column[0] = column_of(g, n->in[0], product);
+                column[1] = column_of(g, NODE(g, n->in[1])->in[1], product);
+                column[2] = column_of(g, NODE(g, n->in[2])->in[1], product);
+                if (column[0] >= 0 && column[1] >= 0 && column[2] >= 0)
+                        return &e->groups[i];
+        }
+        return NULL;
+}
+
+bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, const char *w_text, const char *rest)
+{
+        Emit *e = b->e;
+        int64_t column[3], D, heads;
+        const Group *att = attention_of(e, b->gr->id, b->gr->anchor, column);
+        if (!att || item_of(e, att->anchor, 1))
+                return false;
+        const Node *n = NODE(e->g, att->anchor), *w = NODE(e->g, NODE(e->g, b->gr->anchor)->in[1]);
+        const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
+        D = q->dim[3].n, heads = k->dim[2].n;
+        int64_t group = q->dim[2].n / heads, cols = (group + 2) * D / CLUSTER;
+        int rows = 4, queries = 1;
+        while (rows > minv && (cols % rows || D % rows))
+                rows /= 2;
+        while (queries < group)
+                queries *= 2;
+        int64_t warps = cols / rows * few->split, record = (D + 1) / 2 * 2 + 2;
+        if (!one_token(e, q) || n->a.att.mask || n->a.att.p || queries > 8 || e->g->sizes.v[SYM_S] > MOST_KEYS ||
+            (group + 2) * D % CLUSTER || cols % rows || D % rows || rows < minv || warps > MOST_WARPS ||
+            cols * w->type.dim[1].n * dt_size[w->type.dt] > MOST_W)
+                return false;
+        b->include = "attend_sm90";
+        b->on90 = (On90){ (int)warps * 32, (int)((warps + CLUSTER) * queries * record * 4),
+                          arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)), CLUSTER };
+        text_add(&b->decl, "#ifdef TGC_SM90A\n");
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        if (!b->smem)
+                build_line(b, "TGC_SMEM(smem);");
+        att_operands(b, att);
+        build_functor(b, &att->tail[0], "att_tail");
+        text_add(&b->decl, "#endif\n\n");
+        build_line(b, "\1_att_tail att_tail = { a };");
+        build_line(b, "attend_task<%s, \1_att, AttendTile<%d, %d, %d, %d, %d>, AttendColumns<%lld, %lld, %lld>, %s>("
+                      "%s, in, rt, smem, head, tail, att_tail%s);", c_type(w->type.dt), CLUSTER, b->on90.threads, rows,
+                   few->split, queries, (long long)column[0], (long long)column[1], (long long)column[2], shape, w_text, rest);
+        text_add(&b->body, "#else\n");
+        e->attended[att->anchor] = true;
+        return true;
+}

@@ -100,6 +100,14 @@ static void bucket(Emit *e, const Group *gr)
         }
 }
 
+/* C text: whether the tail does nothing but add to a gradient.  Of an embedding that is the output's
+ * weight too most rows get nothing. */
+static const char *adds_only(const Emit *e, const Functor *tail)
+{
+        const Node *a = tail->n_nodes == 1 && !e->stored[tail->root] ? NODE(e->g, tail->node[0]) : NULL;
+        return !a || a->op != OP_ACCUM ? "0" : a->a.accum.more ? "1" : "a.rt->micro > 0";
+}
+
 static void scatter(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -119,13 +127,13 @@ static void scatter(Emit *e, const Group *gr)
                 b.smem = 32 * 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, tile, smem, head, tail);", (long long)N,
-                           (long long)k, perm, offs);
+                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, %s, tile, smem, head, tail);", (long long)N,
+                           (long long)k, perm, offs, adds_only(e, &t));
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)", (long long)k));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
-                               arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, tile, &a, \1_head, \1_tail);",
-                                         (long long)N, perm, offs));
+                               arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_head, \1_tail);",
+                                         (long long)N, perm, offs, adds_only(e, &t)));
                 build_end(&b, "1");
         }
 }

@@ -87,11 +87,14 @@ TGC_INLINE void bucket_task(const int *ids, long P, int n, int *perm, int *inv, 
 }
 
 /* Row e of the result is the sum of head rows over bucket e, in order (0 where
- * empty): the gradient of a gather, without atomics.  A tile is one row e. */
-TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, long e,
+ * empty; left out if the tail only adds): the gradient of a gather, without atomics.
+ * A tile is one row e. */
+TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int adds, long e,
                                   const void *args, HeadFn *head, TailFn *tail)
 {
         float sum[TGC_SEG], v[TGC_SEG];
+        if (adds && offs[e] == offs[e + 1])
+                return;
         EACH_SEG(c, n, N) {
                 memset(sum, 0, sizeof sum);
                 for (int i = offs[e]; i < offs[e + 1]; i++) {

@@ -19,9 +19,9 @@
  *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 1024,
  *              __launch_bounds__(1024, 1).
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
- *      scatter_rows_task<N, THREADS>(buckets, perm, offs, tile, smem, head, tail)
+ *      scatter_rows_task<N, THREADS>(buckets, perm, offs, adds, tile, smem, head, tail)
  *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
- *              order; 0 for an empty bucket.  A warp per bucket; a bucket of more than
+ *              order; 0 for an empty bucket, which is left out if the tail only adds.  A warp per bucket; a bucket of more than
  *              SCATTER_SMALL rows gets the whole block.  tiles: ceil(buckets / (THREADS / 32)).
  *              THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, head, tail)
@@ -297,7 +297,7 @@ struct BucketTail {
 };
 
 template <int N, int THREADS, class Head, class Tail>
-TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, int tile, char *smem,
+TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile, char *smem,
                                const Head &head, const Tail &tail)
 {
         constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV)), WARPS = THREADS / 32;
@@ -306,7 +306,7 @@ TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, in
         int first = tile * WARPS, b = first + (int)threadIdx.x / 32;
         int p0 = b < buckets ? offs[b] : 0, p1 = b < buckets ? offs[b + 1] : 0;
 
-        if (b < buckets && p1 - p0 <= SCATTER_SMALL)
+        if (b < buckets && p1 - p0 <= SCATTER_SMALL && !(adds && p0 == p1))
                 for (int col = ((int)threadIdx.x & 31) * V; col < N; col += 32 * V) {
                         float sum[V] = {};
 #pragma unroll 4

@@ -482,7 +482,7 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, 256>(buckets, perm, offs, tile, smem, in, out);
+                scatter_rows_task<N, 256>(buckets, perm, offs, false, tile, smem, in, out);
         }
 };
 

@@ -193,6 +193,16 @@ static void logits(Loss *l)
                 dt_size[l->dt]);
 }
 
+/* Hopper's shared memory holds two rows of GPT-2's logits, or most of one of Llama's: they are read once.  1024
+ * threads, and the rows of all chunks begin at multiples of 16 bytes. */
+enum { RING_SLOTS = 14, RING_REST = 3 };
+
+static bool fits_ring(const Loss *l)
+{
+        int64_t row = l->ld * dt_size[l->dt];
+        return l->V >= 8192 && row % 16 == 0 && l->V * dt_size[l->dt] <= (RING_SLOTS + RING_REST) * 16 * 1024;
+}
+
 static void losses(Loss *l, bool grad)
 {
         Emit *e = l->e;
@@ -230,8 +240,21 @@ static void losses(Loss *l, bool grad)
         if (cuda) {
                 if (grad) {
                         build_line(&b, "\1_dloss dloss = { a };");
+                        bool ring = fits_ring(l);
+                        if (ring) {
+                                b.on90 = (On90){ 1024, 512 + 16 * 1024 * RING_SLOTS,
+                                                 arena_fmt(e->tmp, "%lld", (long long)l->rc) };
+                                text_add(&b.body, "#ifdef TGC_SM90A\n");
+                                build_line(&b, "ce_ring_task<%s, %lld, 1024, %d>(a.%s, %lld, %lld, %s, a.%s, a.%s, tile, "
+                                               "(int)gridDim.x, smem, dloss);",
+                                           c_type(l->dt), (long long)l->V, RING_SLOTS, s, (long long)l->ld,
+                                           (long long)l->rc, targets, loss, lse);
+                                text_add(&b.body, "#else\n");
+                        }
                         build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
                                    c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
+                        if (ring)
+                                text_add(&b.body, "#endif\n");
                 } else {
                         build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
                                    c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);

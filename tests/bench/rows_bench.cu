@@ -248,6 +248,18 @@ struct NormGradRun {
         }
 };
 
+template <int KIND, int N, int THREADS, int ACC>
+struct NormBackRun {
+        int rows, tiles;
+        const bf16 *x, *g, *gain;
+        Out<bf16> out;
+        float *dgain, *dbias;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, N, g, N, gain, out, dgain, dbias);
+        }
+};
+
 template <int N>
 struct ReduceRun {
         int n;
@@ -387,10 +399,26 @@ struct CeRun {
         }
 };
 
+enum { RING_SLOTS = 14, RING_BLOCKS = 132 };
+
+template <int V, int THREADS>
+struct CeRingRun {
+        bf16 *logits;
+        int ld, rows;
+        const int *targets;
+        float *loss, *lse;
+        In<float> dloss;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                ce_ring_task<bf16, V, THREADS, RING_SLOTS>(logits, ld, rows, targets, loss, lse, tile, RING_BLOCKS, smem,
+                                                           dloss);
+        }
+};
+
 template <int WHAT, int V, int THREADS>
 static void bench_ce(int rows, int ld)
 {
-        static const char *const kind[] = { "ce", "ce_grad", "ce_both" };
+        static const char *const kind[] = { "ce", "ce_grad", "ce_both", "ce_ring" };
         char name[64];
         snprintf(name, sizeof name, "%s bf16 %dx%d, %d threads", kind[WHAT], rows, V, THREADS);
         if (!wanted(name))
@@ -409,7 +437,11 @@ static void bench_ce(int rows, int ld)
         for (int c = 0; c < V; c++)
                 sum += exp(host(hx[c]));
         auto call = [&] {
-                launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows,
+                if constexpr (WHAT == 3)
+                        launch<THREADS>(CeRingRun<V, THREADS>{x.p, ld, rows, targets.p, loss.p, lse.p, {dloss.p, 1}},
+                                        RING_BLOCKS, CE_RING_SMEM(THREADS, RING_SLOTS));
+                else
+                        launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows,
                                 CE_SMEM);
         };
         if (WHAT == 1)

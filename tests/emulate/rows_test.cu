@@ -227,6 +227,45 @@ static void norm_grad_test(int rows, int tiles)
         }
 }
 
+template <int KIND, int N, int THREADS, int ACC>
+struct NormBackRun {
+        int rows, tiles, ld;
+        const bf16 *x, *g;
+        const float *gain;
+        Out<float> out;
+        float *dgain, *dbias;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, ld, g, ld, gain, out, dgain,
+                                                      dbias);
+        }
+};
+
+/* norm_back_task beside norm_grad_task, which was compared with doubles. */
+template <int KIND, int N, int THREADS, int ACC>
+static void norm_back_test(int rows, int tiles)
+{
+        constexpr int LD = N + 8;
+        Buf<bf16> x((size_t)rows * LD), g((size_t)rows * LD);
+        Buf<float> gain(N), dy((size_t)rows * N), dx[2] = { Buf<float>((size_t)rows * N), Buf<float>((size_t)rows * N) };
+        Buf<float> pg[2] = { Buf<float>((size_t)tiles * N), Buf<float>((size_t)tiles * N) };
+        Buf<float> pb[2] = { Buf<float>((size_t)tiles * N), Buf<float>((size_t)tiles * N) };
+        x.fill(N, 2.f, 0.5f);
+        g.fill(N + 1);
+        gain.fill(N + 2);
+        shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N), NormGradRun<KIND, N, THREADS, ACC, bf16>{
+                rows, tiles, {x.p, LD}, {g.p, gain.p, LD}, {dy.p, N}, {dx[0].p, N}, pg[0].p, pb[0].p});
+        shell_run<THREADS>(tiles, NORM_BACK_SMEM(N, THREADS), NormBackRun<KIND, N, THREADS, ACC>{
+                rows, tiles, LD, x.p, g.p, gain.p, {dx[1].p, N}, pg[1].p, pb[1].p});
+        for (size_t i = 0; i < dx[0].n; i++)
+                CHECK_NEAR(dx[1][i], dx[0][i], 1e-5, "norm_back %d N %d rows %d at %zu", KIND, N, rows, i);
+        for (size_t i = 0; i < pg[0].n; i++) {
+                CHECK_NEAR(pg[1][i], pg[0][i], 1e-5, "norm_back gain, N %d rows %d at %zu", N, rows, i);
+                if (ACC & ACC_BIAS)
+                        CHECK_NEAR(pb[1][i], pb[0][i], 1e-5, "norm_back bias, N %d rows %d at %zu", N, rows, i);
+        }
+}
+
 /* ---- softmax, reductions, argmax: N, or run time (0) --------------------------- */
 
 template <int N, int THREADS>
@@ -323,7 +362,21 @@ struct CeRun {
         }
 };
 
-template <class T, int V, int THREADS>
+template <class T, int V, int THREADS, int SLOTS>
+struct CeRingRun {
+        T *logits;
+        int ld, rows, tiles;
+        const int *targets;
+        float *loss, *lse;
+        In<float, 1> dloss;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                ce_ring_task<T, V, THREADS, SLOTS>(logits, ld, rows, targets, loss, lse, tile, tiles, smem, dloss);
+        }
+};
+
+/* SLOTS: of ce_ring_task, 0: it is not tested. */
+template <class T, int V, int THREADS, int SLOTS = 0>
 static void ce_test(int ld)
 {
         constexpr int ROWS = 5;
@@ -349,6 +402,22 @@ static void ce_test(int ld)
         shell_run<THREADS>(ROWS, CE_SMEM, run);
         shell_run<THREADS>(ROWS, CE_SMEM,
                            CeRun<T, V, THREADS>{2, both.p, 0, ld, targets.p, loss2.p, lse2.p, {dloss.p, 1}});
+        if constexpr (SLOTS > 0) {
+                constexpr int TILES = 2;
+                Buf<T> ring((size_t)ROWS * ld);
+                Buf<float> loss3(ROWS), lse3(ROWS);
+                memcpy((void *)ring.p, (void *)x.p, sizeof(T) * x.n);
+                shell_run<THREADS>(TILES, CE_RING_SMEM(THREADS, SLOTS),
+                                   CeRingRun<T, V, THREADS, SLOTS>{ring.p, ld, ROWS, TILES, targets.p, loss3.p, lse3.p,
+                                                                   {dloss.p, 1}});
+                for (int r = 0; r < ROWS; r++) {
+                        CHECK_NEAR(lse3[r], lse2[r], 1e-6, "ring lse V %d row %d", V, r);
+                        CHECK_NEAR(loss3[r], loss2[r], 1e-5, "ring loss V %d row %d", V, r);
+                        for (int c = 0; c < V; c++)
+                                CHECK_NEAR(ring.get((size_t)r * ld + c), both.get((size_t)r * ld + c),
+                                           sizeof(T) == 2 ? 4e-3 : 2e-6, "ring V %d row %d col %d", V, r, c);
+                }
+        }
         double tol = sizeof(T) == 2 ? 4e-3 : 2e-6;
         for (int r = 0; r < ROWS; r++) {
                 double top = -INFINITY, sum = 0;
@@ -783,11 +852,13 @@ static void all_cross_entropy()
 {
         ce_test<bf16, 3, 64>(3);
         ce_test<bf16, 1000, 256>(1000);
-        ce_test<bf16, 1003, 256>(1008);
+        ce_test<bf16, 1003, 256, 1>(1008);
+        ce_test<bf16, 5003, 256, 7>(5008);
         ce_test<float, 1003, 256>(1003);
-        ce_test<float, 5000, 256>(5000);
+        ce_test<float, 5000, 256, 4>(5000);
         ce_test<bf16, 50257, 512>(50304);
-        ce_test<bf16, 50257, 1024>(50304);
+        ce_test<bf16, 50257, 1024, 14>(50304);
+        ce_test<bf16, 128256, 1024, 14>(128256);
         ce_test<bf16, 70001, 1024>(70008);
 }
 static void all_columns()

@@ -121,6 +121,22 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
 
 enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs */
 
+/* A matrix of 16-bit values that is read as it lies, 16 bytes at a time. */
+static bool plain_rows(Emit *e, Build *b, const Functor *f, Ref r, Mat *m)
+{
+        return !f->n_nodes && dt_size[NODE(e->g, r)->type.dt] == 2 && mat_of(e, b, r, 0, m) && m->align % 8 == 0;
+}
+
+/* Rows enough that reading them ahead pays (norm_back.cuh). */
+static bool reads_ahead(Build *b, const Group *gr, int64_t groups, int maxv, Mat *x, Mat *g)
+{
+        const Node *n = NODE(b->e->g, gr->anchor);
+        int64_t N = gr->head[0].n;
+        return is_cuda(b->e) && groups >= 4 * NORM_BLOCKS && N % 8 == 0 && N <= 8192 && maxv == 8 &&
+               plain_rows(b->e, b, &gr->head[0], n->in[0], x) && plain_rows(b->e, b, &gr->head[1], n->in[1], g) &&
+               x->dt == g->dt;
+}
+
 static void norm_back(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -136,13 +152,30 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
         int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
         access_of(e->g, e->place, n->in[2], &gain);
-        build_functor(&b, x, "head_x");
-        build_functor(&b, &gr->head[1], "head_g");
-        build_functor(&b, &gr->tail[0], "tail");
+        Mat mx, mg;
+        bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->tail[0], "tail").maxv, &mx, &mg);
+        if (ahead) {
+                b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
+        } else {
+                build_functor(&b, x, "head_x");
+                build_functor(&b, &gr->head[1], "head_g");
+        }
         const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
         const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
                    *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
-        if (is_cuda(e)) {
+        if (ahead) {
+                int lanes = th / per, vectors = ((int)x->n / 8 + lanes - 1) / lanes;
+                b.include = "norm_back";
+                b.threads = th;
+                b.smem = 256 + 2 * 2 * 16 * th * vectors;
+                b.min_blocks = vectors > 3 ? 2 : 512 / th;
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, tail, "
+                               "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
+                           blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
+                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+        } else if (is_cuda(e)) {
                 b.threads = th;
                 b.us = 3;
                 b.smem = 256 + 8 * (int)x->n;

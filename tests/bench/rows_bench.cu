@@ -13,6 +13,7 @@
 #include <vector>
 #include "map.cuh"
 #include "rows.cuh"
+#include "norm_back.cuh"
 #include "columns.cuh"
 #include "cross_entropy.cuh"
 #include "route.cuh"
@@ -296,13 +297,14 @@ static void bench_norm(int rows)
         report(name, ms, 4. * x.n, error);
 }
 
-template <int KIND, int N, int THREADS>
+/* AHEAD: norm_back_task. */
+template <int KIND, int N, int THREADS, bool AHEAD = false>
 static void bench_norm_grad(int rows, int tiles)
 {
         constexpr int ACC = KIND == NORM_RMS ? ACC_GAIN : ACC_GAIN | ACC_BIAS;
         char name[64];
-        snprintf(name, sizeof name, "%s_grad bf16 %dx%d grid %d", KIND == NORM_RMS ? "rmsnorm" : "layernorm", rows,
-                 N, tiles);
+        snprintf(name, sizeof name, "%s_%s bf16 %dx%d grid %d", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
+                 AHEAD ? "back" : "grad", rows, N, tiles);
         if (!wanted(name))
                 return;
         Dev<bf16> x((size_t)rows * N), g(x.n), dx(x.n), gain(N);
@@ -311,7 +313,11 @@ static void bench_norm_grad(int rows, int tiles)
         fill(g, 2);
         fill(gain, 3);
         double error = 0, ms = time_ms([&] {
-                launch<THREADS>(NormGradRun<KIND, N, THREADS, ACC>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dx.p, N},
+                if (AHEAD)
+                        launch<THREADS>(NormBackRun<KIND, N, THREADS, ACC>{rows, tiles, x.p, g.p, gain.p, {dx.p, N}, pg.p,
+                                                                           pb.p}, tiles, NORM_BACK_SMEM(N, THREADS));
+                else
+                        launch<THREADS>(NormGradRun<KIND, N, THREADS, ACC>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dx.p, N},
                                                                    pg.p, pb.p}, tiles, NORM_GRAD_SMEM(N));
                 launch<256>(ReduceRun<N>{tiles, pg.p, {dgain.p, N}}, ceil_div(N, 32), COLUMNS_SMEM(256));
                 if (ACC & ACC_BIAS)
@@ -728,6 +734,13 @@ int main(int argc, char **argv)
         bench_norm_grad<NORM_LAYER, 768, 128>(32768, 264);
         bench_norm_grad<NORM_LAYER, 768, 128>(32768, 528);
         bench_norm_grad<NORM_LAYER, 768, 128>(32768, 1056);
+        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 396);
+        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 528);
+        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 1056);
+        bench_norm_grad<NORM_RMS, 2048, 256>(8192, 528);
+        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 264);
+        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 528);
+        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 1056);
         bench_norm_grad<NORM_RMS, 4096, 256>(8192, 264);
         bench_norm_grad<NORM_RMS, 4096, 256>(8192, 528);
         bench_softmax<1024, 128>(65536, 1024);
@@ -737,10 +750,12 @@ int main(int argc, char **argv)
         bench_ce<1, 50257, 512>(8192, 50304);
         bench_ce<2, 50257, 512>(8192, 50304);
         bench_ce<2, 50257, 1024>(8192, 50304);
+        bench_ce<3, 50257, 1024>(8192, 50304);
         bench_ce<2, 32000, 512>(8192, 32000);
         bench_ce<2, 32000, 1024>(8192, 32000);
         bench_ce<2, 128256, 512>(4096, 128256);
         bench_ce<2, 128256, 1024>(4096, 128256);
+        bench_ce<3, 128256, 1024>(4096, 128256);
         bench_columns<768>(32768);
         bench_columns<3072>(32768);
         bench_bucket<768>(32768, 50257, false);

@@ -9,6 +9,7 @@
 #include "shell.h"
 #include "map.cuh"
 #include "rows.cuh"
+#include "norm_back.cuh"
 #include "columns.cuh"
 #include "cross_entropy.cuh"
 #include "route.cuh"
@@ -834,6 +835,11 @@ static void all_norm()
         norm_tests<1536, 256>();
         norm_tests<8190, 512>();
         norm_tests<20000, 1024>();                      /* too long for registers */
+        norm_back_test<NORM_LAYER, 8, 128, ACC_GAIN | ACC_BIAS>(70, 2);
+        norm_back_test<NORM_LAYER, 768, 128, ACC_GAIN | ACC_BIAS>(23, 2);
+        norm_back_test<NORM_LAYER, 1000, 128, ACC_GAIN>(5, 3);
+        norm_back_test<NORM_RMS, 2048, 256, ACC_GAIN>(7, 2);
+        norm_back_test<NORM_RMS, 4104, 512, ACC_GAIN>(3, 1);
 }
 static void all_rows()
 {

@@ -173,7 +173,7 @@ typedef struct Args {
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write);             /* name of the storage of base in the struct */
 const char *arg_part(Emit *e, Args *a, Ref part, Ref base);             /* base is written where part lies, no more */
-const char *arg_grad(Emit *e, Args *a, Ref param);
+const char *arg_grad(Emit *e, Args *a, Ref param, DType dt);
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);       /* read and written */
 const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);       /* read only */
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name);
@@ -315,7 +315,9 @@ void gen_group(Emit *e, const Group *gr);       /* the switch over all of them *
 const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */
 int  column_work(Emit *e, const Group *gr, int64_t parts90);
 void column_sums(Emit *e, const Group *gr, int work, int64_t parts90);
-void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt);         /* gradient norm and AdamW over the arenas */
+/* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low gradients. */
+void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);
+void gen_add_grads(Emit *e, int64_t n, int64_t n_low);
 
 /* ---- program.c: a graph to one program of a module ---- */
 

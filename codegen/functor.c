@@ -88,7 +88,7 @@ static void emit_stores(F *f, int depth, Ref r)
         DType dt;
         int d = f->dom_of[r] - 1;
         char col[512];
-        bool accum = NODE(f->g, r)->op == OP_ACCUM, more = accum && NODE(f->g, r)->a.accum.more;
+        bool accum = NODE(f->g, r)->op == OP_ACCUM && NODE(f->g, r)->type.dt == DT_F32, more = accum && NODE(f->g, r)->a.accum.more;
         const char *src = !f->f->head && r == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, r));
         f_store_index(f, r, &ptr, &ix, &dt);
         if (!f->cuda)
@@ -326,7 +326,7 @@ static bool floats_alone(F *f)
                 yes &= f->load[i].dt == DT_F32;
         for (int i = 0; i < f->f->n_nodes; i++) {
                 const Node *n = NODE(f->g, f->f->node[i]);
-                yes &= !written(f, f->f->node[i]) || n->op == OP_ACCUM || n->type.dt == DT_F32;
+                yes &= !written(f, f->f->node[i]) || n->type.dt == DT_F32;
         }
         return yes;
 }

@@ -248,8 +248,8 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 Type t = n->type;
                 f_plain_strides(&t, stride);
                 f_index_of(f, &t, stride, 0, f->dom[d].n, ix);
-                *ptr = f_member(f, arg_grad(f->e, f->a, n->in[0]));
-                *dt = DT_F32;
+                *dt = f->cuda ? n->type.dt : DT_F32;
+                *ptr = f_member(f, arg_grad(f->e, f->a, n->in[0], *dt));
         } else if (n->op == OP_APPEND) {
                 const Type *s = &NODE(g, n->in[0])->type, *t = &NODE(g, n->in[1])->type;
                 int64_t cols = s->dim[2].n * s->dim[3].n, m = cols | 8;

@@ -242,8 +242,8 @@ static void losses(Loss *l, bool grad)
                         build_line(&b, "\1_dloss dloss = { a };");
                         bool ring = fits_ring(l);
                         if (ring) {
-                                b.on90 = (On90){ 1024, 512 + 16 * 1024 * RING_SLOTS,
-                                                 arena_fmt(e->tmp, "%lld", (long long)l->rc) };
+                                b.on90 = (On90){ .threads = 1024, .smem = 512 + 16 * 1024 * RING_SLOTS,
+                                                 .grid = arena_fmt(e->tmp, "%lld", (long long)l->rc) };
                                 text_add(&b.body, "#ifdef TGC_SM90A\n");
                                 build_line(&b, "ce_ring_task<%s, %lld, 1024, %d>(a.%s, %lld, %lld, %s, a.%s, a.%s, tile, "
                                                "(int)gridDim.x, smem, dloss);",
@@ -315,7 +315,7 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
                         *flag = !l->first || a->a.accum.more ? yes
                                 : is_cuda(e)                 ? "a.rt->micro > 0"
                                                              : "a->rt->micro > 0";
-                        return arg_grad(e, &b->args, a->in[0]);
+                        return arg_grad(e, &b->args, a->in[0], DT_F32);
                 }
         }
         *flag = l->first ? no : yes;

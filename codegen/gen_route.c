@@ -203,25 +203,49 @@ void gen_sample(Emit *e, const Group *gr)
 
 enum { NORM_TILES = 528 };
 
+/* The text of update.cuh's Grads. */
+static const char *grads(Build *b, int64_t n, int64_t n_low)
+{
+        Emit *e = b->e;
+        const char *g = arg_arena(e, &b->args, "g", n_low ? "bf16" : "float", "g");
+        if (!n_low)
+                return arena_fmt(e->tmp, "{ 0, 0, a.%s, 0, %lldll }", g, (long long)n);
+        return arena_fmt(e->tmp, "{ a.%s, a.%s, (const float *)(a.%s + %lldll), %lldll, %lldll }", g,
+                         arg_arena(e, &b->args, "gsum", "float", "sum"), g, (long long)n_low, (long long)n_low,
+                         (long long)n);
+}
+
+/* CUDA alone: elsewhere all gradients are float32. */
+void gen_add_grads(Emit *e, int64_t n, int64_t n_low)
+{
+        Build b = build_start(e, NULL, "update", "grad_add");
+        const char *g = grads(&b, n, n_low);
+        b.threads = 256;
+        b.bytes = 10.0 * (double)n_low;
+        build_line(&b, "const Grads grads = %s;", g);
+        build_line(&b, "grad_add_task<256>(rt, grads, a.sum, tile);");
+        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n_low));
+}
+
 /* Gradient norm, then AdamW, over the arenas g, p (or w where weights are float32), m, v. */
-void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
+void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
 {
         bool cuda = is_cuda(e), low = dt != DT_F32;
         /* nothing of it in the activations: a step's losses may lie there still */
         int parts = work_keep(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8, "grad_parts");
         int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
         Build b = build_start(e, NULL, "update", cuda ? "grad_norm" : "grad_sumsq");
-        const char *g = arg_arena(e, &b.args, "g", "float", "g"),
+        const char *g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g"),
                    *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts"), *nm;
-        b.bytes = 4.0 * (double)n;
+        b.bytes = 4.0 * (double)n - 2.0 * (double)n_low;
         b.flops = 2.0 * (double)n;
         if (cuda) {
                 const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), "int", "done");
                 nm = arg_work(e, &b.args, norm, "float", "norm");
                 b.threads = 256;
                 b.smem = 256;
-                build_line(&b, "grad_norm_task<256>(a.%s, %lldll, tile, %d, a.%s, a.%s, a.%s, smem);", g, (long long)n,
-                           NORM_TILES, w, done, nm);
+                build_line(&b, "const Grads grads = %s;", g);
+                build_line(&b, "grad_norm_task<256>(rt, grads, tile, %d, a.%s, a.%s, a.%s, smem);", NORM_TILES, w, done, nm);
                 build_end(&b, arena_fmt(e->tmp, "%d", NORM_TILES));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
@@ -237,17 +261,17 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, DType dt)
         b = build_start(e, NULL, "update", "adamw");
         const char *p = arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
         const char *m = arg_arena(e, &b.args, "m", "float", "m"), *v = arg_arena(e, &b.args, "v", "float", "v_");
-        g = arg_arena(e, &b.args, "g", "float", "g");
+        g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
         const char *bd = arg_work(e, &b.args, bad, "int", "bad");
         b.threads = 256;
-        b.bytes = (double)n * (28 + (low ? 2 : 0));
+        b.bytes = (double)n * (28 + (low ? 2 : 0)) - 2.0 * (double)n_low;
         b.flops = 12.0 * (double)n;
         if (cuda) {
-                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, a.%s, %s, %lldll, %lldll, a.%s, a.%s, tile);",
-                           p, m, v, g, low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n,
-                           (long long)n_decay, nm, bd);
+                build_line(&b, "const Grads grads = %s;", g);
+                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, grads, %s, %lldll, a.%s, a.%s, tile);", p, m, v,
+                           low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n_decay, nm, bd);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
                 build_cpu_loop(

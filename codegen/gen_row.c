@@ -485,7 +485,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c,
                    (long long)chunks);
         if (parts90)
-                b.on90 = (On90){ 256, 0, "0" };
+                b.on90 = (On90){ .threads = 256, .grid = "0" };
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
                 add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t, "colsum_parts");

@@ -157,9 +157,9 @@ const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
                        short_name(e, base), use);
 }
 
-const char *arg_grad(Emit *e, Args *a, Ref param)
+const char *arg_grad(Emit *e, Args *a, Ref param, DType dt)
 {
-        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, "float",
+        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, c_type(dt),
                        arena_fmt(e->tmp, "d_%s", short_name(e, param)), writes);
 }
 

@@ -342,7 +342,8 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                 return;
         }
         if (s.kind == SLOT_GRAD) {
-                text_add(out, " g+%lld", (long long)(param_offset(e, sh, s.id) * 4 + s.off));
+                int64_t at = param_offset(e, sh, s.id);
+                text_add(out, " g+%lld", (long long)((at < sh->n_low ? at * 2 : at * 4 - sh->n_low * 2) + s.off));
                 return;
         }
         if (s.kind == SLOT_WORK && e->work[s.id].keep) {
@@ -495,24 +496,35 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         arena_free(a);
 }
 
-void program_update(Module *m, Shared *sh, DType dt, Text *out)
+/* A program of launches over the arenas: the update, or what goes before it. */
+static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Text *out)
 {
-        Graph *g = graph_new("update");
+        Graph *g = graph_new(name);
         Emit e = { .m = m, .g = g, .tmp = arena_new(), .most_t = 1, .most_b = 1 };
         Arena *a = arena_new();
         Buffer *b;
         int n;
         g->sizes = (Sizes){ { 1, 1, 1 } };
-        gen_update(&e, sh->n_train, sh->n_decay, dt);
+        if (!strcmp(name, "add_grads"))
+                gen_add_grads(&e, sh->n_train, sh->n_low);
+        else
+                gen_update(&e, sh->n_train, sh->n_decay, sh->n_low, dt);
         int64_t total = plan_memory(&e, a, &b, &n);
         kernels_name(&e);
-        module_count(m, "update");
+        module_count(m, name);
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
-        text_add(out, "program update B 1 T 1\n");
+        text_add(out, "program %s B 1 T 1\n", name);
         keep_lines(&e, sh, out);
         launches(&e, sh, b, n, out);
         emit_free(&e);
         arena_free(a);
         graph_free(g);
+}
+
+void program_update(Module *m, Shared *sh, DType dt, Text *out)
+{
+        if (sh->n_low)
+                arena_program(m, sh, "add_grads", dt, out);
+        arena_program(m, sh, "update", dt, out);
 }

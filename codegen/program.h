@@ -13,6 +13,7 @@ typedef struct Shared {
         const ParamPlace *param;
         int         n_params;
         int64_t     n_train, n_decay, n_all;
+        int64_t     n_low;                              /* of them, the first: gradients in bf16 */
         int64_t     batch;
         bool        merge;                              /* small launches of a training step, see schedule.c */
         int64_t     act_bytes, kv_bytes, keep_bytes;    /* arena sizes so far */

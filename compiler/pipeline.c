@@ -211,10 +211,24 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
 
 /* ---- parameters ---------------------------------------------------------- */
 
-static int rank_of(const Node *n) { return !n->a.param.trainable ? 2 : n->a.param.decay ? 0 : 1; }
+/* Does the step store its gradient in 16 bits?  (precision.c) */
+static bool has_low(const Graph *step, const char *param)
+{
+        for (Ref r = 1; step && r < step->n_nodes; r++)
+                if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32 &&
+                    !strcmp(NODE(step, NODE(step, r)->in[0])->name, param))
+                        return true;
+        return false;
+}
 
-/* Trainable ones with weight decay first, then trainable, then frozen; in order of the graph within each. */
-static void lay_out(const Graph *g, Shared *sh)
+static int rank_of(const Node *n, const Graph *step)
+{
+        return !n->a.param.trainable ? 3 : !n->a.param.decay ? 2 : has_low(step, n->name) ? 0 : 1;
+}
+
+/* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then trainable, then frozen; in
+ * order of the graph within each.  step may be NULL. */
+static void lay_out(const Graph *g, const Graph *step, Shared *sh)
 {
         int n = 0;
         for (Ref r = 1; r < g->n_nodes; r++)
@@ -222,17 +236,19 @@ static void lay_out(const Graph *g, Shared *sh)
         ParamPlace *p = arena_alloc(sh->arena, (size_t)(n + 1) * sizeof *p);
         int64_t at = 0;
         sh->param = p;
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 4; k++) {
                 for (Ref r = 1; r < g->n_nodes; r++) {
                         const Node *x = &g->node[r];
-                        if (x->op != OP_PARAM || rank_of(x) != k)
+                        if (x->op != OP_PARAM || rank_of(x, step) != k)
                                 continue;
                         p[sh->n_params++] = (ParamPlace){ x->name, at, type_elems(&x->type).n };
                         at += (type_elems(&x->type).n + 127) / 128 * 128;
                 }
                 if (k == 0)
-                        sh->n_decay = at;
+                        sh->n_low = at;
                 if (k <= 1)
+                        sh->n_decay = at;
+                if (k <= 2)
                         sh->n_train = at;
         }
         sh->n_all = at;
@@ -305,8 +321,11 @@ static void arenas(const Shared *sh, DType dt, bool train, Text *t)
         if (train) {
                 if (dt != DT_F32)
                         text_add(t, "arena p %lld\n", (long long)sh->n_train * 4);
-                for (int i = 0; i < 3; i++)
-                        text_add(t, "arena %c %lld\n", "gmv"[i], (long long)sh->n_train * 4);
+                text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
+                if (sh->n_low)
+                        text_add(t, "arena gsum %lld\n", (long long)sh->n_low * 4);
+                for (int i = 0; i < 2; i++)
+                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)sh->n_train * 4);
         }
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n,
                  (long long)sh->kv_bytes, (long long)sh->keep_bytes, (long long)sh->act_bytes);
@@ -378,7 +397,7 @@ static void check_sizes(const Model *m, const CompileOptions *o, int block)
 void compile(Model *m, const CompileOptions *o, Compiled *out)
 {
         Spec spec[24];
-        Graph *g[24];
+        Graph *g[24], *step = NULL;
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx,
@@ -406,6 +425,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         n = specs_of(m, o, ctx, chunk, block, spec);
         for (int i = 0; i < n; i++) {
                 g[i] = run_passes(m, &spec[i], o, out, &clock);
+                if (spec[i].kind == STEP)
+                        step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
         }
         for (int target = 0; target < N_TARGETS; target++) {
@@ -418,7 +439,9 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                         arena_free(sh.arena);
                         continue;
                 }
-                lay_out(m->graph, &sh);
+                lay_out(m->graph, step, &sh);
+                if (target == TARGET_CPU)               /* its gradients are float32 */
+                        sh.n_low = 0;
                 sh.merge = o->opt >= 1 && target == TARGET_CUDA;
                 sh.consts = out->consts;                /* one table of constants for both targets */
                 if (!out->manifest.s)

@@ -12,6 +12,8 @@ static bool wants_arena(const Session *s, const char *name)
 {
         if (!strcmp(name, "kv"))
                 return s->mode & SESSION_INFER;
+        if (!strcmp(name, "gsum"))
+                return false;                           /* session_sum_grads */
         if (strchr("pgmv", *name) && !name[1])
                 return s->mode & SESSION_TRAIN;
         return true;
@@ -88,7 +90,8 @@ int session_resolve(Session *s, Err *e)
                 for (int r = 0; r < g->n_run; r++)
                         for (int a = 0; a < s->p.kernel[g->run[r].kernel].n_args; a++) {
                                 Ref ref = g->run[r].arg[a];
-                                if (!(ps->addr[k++] = ref_mem(s, ref)) && s->p.arena[ref.arena].size)
+                                if (!(ps->addr[k++] = ref_mem(s, ref)) && s->p.arena[ref.arena].size &&
+                                    strcmp(s->p.arena[ref.arena].name, "gsum"))
                                         ps->lacks = ref.arena;
                         }
                 dev_graph_free(s->d, ps->graph);
@@ -96,6 +99,16 @@ int session_resolve(Session *s, Err *e)
                 ps->seen = 0;
         }
         return TGC_OK;
+}
+
+int session_sum_grads(Session *s, Err *e)
+{
+        int a = program_arena(&s->p, "gsum"), code;
+        if (a < 0 || s->arena[a].mem)
+                return TGC_OK;
+        if ((code = dev_sync(s->d, e)) || (code = dev_alloc(s->d, s->p.arena[a].size, &s->arena[a].mem, e)))
+                return code;
+        return session_resolve(s, e);
 }
 
 static int fill_arenas(Session *s, Err *e)

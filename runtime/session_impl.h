@@ -46,6 +46,7 @@ struct Session {
         int         pending[TGC_MAX_BATCH];
         int        *hist;               /* (batch, ctx): token at each position */
         /* training */
+        bool        grads_summed;       /* the last step had several micro-steps: its gradients lie in gsum */
         Flight      flight[N_FLIGHTS];
         int         first_flight, n_flights;
 };
@@ -55,6 +56,7 @@ int  find_prog(Session *s, const char *name, const Prog **g, Err *e);
 int  find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e);
 void *ref_mem(const Session *s, Ref r);
 int  session_resolve(Session *s, Err *e);               /* recompute addresses after an arena has moved */
+int  session_sum_grads(Session *s, Err *e);             /* the first time: memory for sums over micro-steps */
 int  session_load_weights(Session *s, Err *e);          /* session_param.c: fill w, and p if there is one */
 int  store_ck(Store t);                                 /* ck_tensor.h's number of a storage type */
 

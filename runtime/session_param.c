@@ -20,14 +20,25 @@ static size_t part_elem(const Session *s, Part part)
         return part == PART_WEIGHT ? store_size(s->m.dtype) : 4;
 }
 
+/* Parameters before this element have gradients in bf16, or, over several micro-steps, sums of them in gsum. */
+static uint64_t low_grads(const Session *s)
+{
+        int a = program_arena(&s->p, "gsum");
+        return a < 0 ? 0 : s->p.arena[a].size / 4;
+}
+
 /* Where a parameter's part lies on the device; NULL: there is none. */
 static char *part_mem(const Session *s, Part part, int param)
 {
         const Param *p = &s->m.param[param];
-        int a = program_arena(&s->p, part_arena[part]);
+        bool low = part == PART_GRAD && p->offset < low_grads(s);
+        int a = program_arena(&s->p, low && s->grads_summed ? "gsum" : part_arena[part]);
         if (a < 0 || !s->arena[a].mem || (part != PART_WEIGHT && !p->trainable))
                 return 0;
-        return (char *)s->arena[a].mem + p->offset * part_elem(s, part);
+        uint64_t at = p->offset * part_elem(s, part);
+        if (part == PART_GRAD && !(low && s->grads_summed))
+                at -= 2 * (low ? p->offset : low_grads(s));
+        return (char *)s->arena[a].mem + at;
 }
 
 /* The arenas must hold what the manifest lays out in them. */
@@ -36,11 +47,16 @@ static int check_arenas(const Session *s, Err *e)
         for (int part = 0; part < N_PARTS; part++) {
                 int a = program_arena(&s->p, part_arena[part]);
                 uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) * part_elem(s, part);
+                if (part == PART_GRAD)
+                        need -= low_grads(s) * 2;
                 if (a >= 0 && s->p.arena[a].size < need)
                         return err_set(e, TGC_BAD_FILE, "arena %s has %llu bytes, the parameters need %llu",
                                        part_arena[part], (unsigned long long)s->p.arena[a].size,
                                        (unsigned long long)need);
         }
+        if (low_grads(s) > s->m.n_train)
+                return err_set(e, TGC_BAD_FILE, "arena gsum has %llu gradients, there are %llu",
+                               (unsigned long long)low_grads(s), (unsigned long long)s->m.n_train);
         if (s->m.n_all && program_arena(&s->p, "w") < 0)
                 return err_set(e, TGC_BAD_FILE, "the plan has parameters but no arena w");
         return TGC_OK;
@@ -79,7 +95,12 @@ int session_part_read(Session *s, Part part, int param, void *data, Err *e)
         if (!n)
                 return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
                                part_arena[part]);
-        return dev_download(s->d, data, part_mem(s, part, param), n, e);
+        bool low = part == PART_GRAD && s->m.param[param].offset < low_grads(s) && !s->grads_summed;
+        int code = dev_download(s->d, data, part_mem(s, part, param), low ? n / 2 : n, e);
+        if (low && !code)                               /* in place, from the end */
+                for (size_t i = n / 4; i-- > 0;)
+                        ((uint32_t *)data)[i] = (uint32_t)((uint16_t *)data)[i] << 16;
+        return code;
 }
 
 int session_part_write(Session *s, Part part, int param, const void *data, Err *e)

@@ -92,6 +92,7 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt_changed = true;
         if ((code = write_batch(s, "step", in->ids + m * n, in->targets + m * n, n, e))
             || (code = session_run(s, "step", in->B, in->T, e))
+            || (in->n_micro > 1 && program_find(&s->p, "add_grads") && (code = session_run(s, "add_grads", 1, 1, e)))
             || (code = fetch_io(s, "step", loss_io(s, "step"), slot, true, &f->has_loss, e)))
                 return code;
         return fetch_io(s, "step", "aux_loss", slot + 1, true, &f->has_aux, e);
@@ -171,6 +172,9 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         *f = (Flight){ .n_micro = in->n_micro, .tokens = count_targets(in->targets, n) };
         if (!f->tokens)
                 return err_set(e, TGC_USAGE, "no target of this step counts");
+        if (in->n_micro > 1 && (code = session_sum_grads(s, e)))
+                return code;
+        s->grads_summed = in->n_micro > 1;
         session_reset(s, 0);
         set_optimiser(s, in);
         for (int m = 0; m < in->n_micro; m++) {

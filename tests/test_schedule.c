@@ -24,7 +24,7 @@ static void add(Emit *e, const char *line)
                 while (*word != 'd' && e->n_work <= n)
                         work_new(e, DIM(1), 4);
                 if (*word == 'd')
-                        arg_grad(e, &b.args, n);
+                        arg_grad(e, &b.args, n, DT_F32);
                 else
                         (strchr(word, '!') ? arg_work : arg_done)(e, &b.args, n, "float", "x");
         }

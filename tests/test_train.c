@@ -180,18 +180,18 @@ TEST(emulated_as_pytorch)
 
 /* ---- accumulation: the gradient of n micro-batches is the mean of theirs ---- */
 
-TEST(four_micro_batches_are_one_batch)
+static void micro_batches(const Job *j, const char *device, const char *more)
 {
-        const Job *j = &job[NAIVE];
-        enum { MICRO = 4, B = 8 };
-        int64_t at[MICRO * B];
+        enum { MICRO = 4, MOST_B = 8 };
+        int64_t at[MICRO * MOST_B];
+        const int B = j->B;
         char line[2000], one[80];
-        need(JOBS "naive_postnorm");
+        need(TEXT);
         for (int i = 0; i < MICRO * B; i++)
                 at[i] = (int64_t)i * 31337 % 1000000;
-        const char *plan = plan_of(j, "cpu", 3);
-        snprintf(line, sizeof line, "train %s --device cpu -t 1 -q --data " TEXT " --init_from " JOBS
-                 "naive_postnorm/init.safetensors --grad_clip 0 -o %s", plan, in_scratch("accum"));
+        const char *plan = plan_of(j, device, 3);
+        snprintf(line, sizeof line, "train %s --device %s -t 1 -q --data " TEXT " %s --grad_clip 0 -o %s", plan, device,
+                 more, in_scratch("accum"));
         write_offsets(in_scratch("all.npy"), 1, MICRO, B, at);
         tgc(0, "%s --batch_offsets %s --grads_out %s --log_csv %s", line, in_scratch("all.npy"),
             in_scratch("all.safetensors"), in_scratch("all.csv"));
@@ -226,6 +226,22 @@ TEST(four_micro_batches_are_one_batch)
         for (int m = 0; m < MICRO; m++)
                 checkpoint_close(part[m]);
         checkpoint_close(all);
+}
+
+TEST(four_micro_batches_are_one_batch)
+{
+        need(JOBS "naive_postnorm");
+        micro_batches(&job[NAIVE], "cpu", "--init_from " JOBS "naive_postnorm/init.safetensors");
+}
+
+/* Each one's gradients are bf16 on the GPU; their quarters are exact, and so is the sum, but for float32's rounding. */
+TEST(bf16_gradients_add_up_in_float32)
+{
+        static const Job narrow = {
+                .name = "narrow", .model = "models/naive_gpt.lua", .B = 2, .T = 16,
+                .define = "-D vocab=65 -D ctx=16 -D n_layer=1 -D n_embd=32 -D n_head=2 -D dropout=0 --dtype bf16"
+        };
+        micro_batches(&narrow, "emulate", "");
 }
 
 /* ---- interruptions, threads: the same bytes, dropout and all ---- */

@@ -1,10 +1,15 @@
-/* update.cuh: the optimiser over flat float32 arenas: gradient norm, then AdamW.
+/* update.cuh: the optimiser over flat arenas: gradient norm, then AdamW.
  *
- *      grad_norm_task<THREADS>(g, n, tile, tiles, partial, done, norm, smem)
+ * Grads: the gradients of n parameters.  Those of the first n_low, a multiple of 8, are stored in bf16 (low), and
+ * their sum over several micro-steps in float32 (sum, which may be null else); those of the others are float32 (rest).
+ *
+ *      grad_add_task<THREADS>(rt, g, sum, tile)
+ *              sum = low in the first micro-step, sum += low in the others.  tiles: ceil(n_low / (THREADS * 8)).
+ *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, smem)
  *              partial[tile] = sum of squares of its share of g; the block that is done last, counted by
  *              *done (0 before and after), makes *norm = sqrt(sum of partial), in order whichever
  *              it is.  tiles: fixed, 1056 at most.
- *      adamw_task<THREADS>(rt, param, m, v, grad, low, n, n_decay, norm, flag, tile)
+ *      adamw_task<THREADS>(rt, param, m, v, g, low, n_decay, norm, flag, tile)
  *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
  *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *                      p = p * (1 - lr * weight_decay)                 for elements below n_decay
@@ -25,26 +30,63 @@
 #define UPDATE_SMEM 256
 #define ADAMW_PER_THREAD 4
 
+struct Grads {
+        const bf16 *low;
+        const float *sum, *rest;
+        long long n_low, n;
+};
+
 template <int THREADS>
-TGC_DEV void grad_norm_task(const float *g, long long n, int tile, int tiles, float *partial, int *done, float *norm,
+TGC_DEV void grad_add_task(const Rt *rt, const Grads &g, float *sum, int tile)
+{
+        long long i = ((long long)tile * THREADS + threadIdx.x) * 8;
+        if (i >= g.n_low)
+                return;
+        float v[8], w[8];
+        load<8>(v, g.low + i);
+        if (rt->micro > 0) {
+                load<8>(w, sum + i);
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                        v[j] += w[j];
+        }
+        store<8>(sum + i, v);
+}
+
+/* Squares of n elements, 16 bytes at a time; what is left over is the first block's. */
+template <int THREADS, class T>
+TGC_DEV void add_squares(float (&sum)[16 / sizeof(T)], const T *g, long long n, int tile, int tiles)
+{
+        constexpr int V = 16 / (int)sizeof(T);
+        long long vectors = n / V, step = (long long)tiles * THREADS;
+#pragma unroll 4
+        for (long long i = (long long)tile * THREADS + threadIdx.x; i < vectors; i += step) {
+                float v[V];
+                load<V>(v, g + V * i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        sum[j] += v[j] * v[j];
+        }
+        if (tile == 0 && (int)threadIdx.x < (int)(n % V)) {
+                float x = to_float(g[V * vectors + threadIdx.x]);
+                sum[0] += x * x;
+        }
+}
+
+template <int THREADS>
+TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial, int *done, float *norm,
                             char *smem)
 {
         int *last = (int *)smem + 32;           /* beyond block_sum's */
-        float sum[4] = {};
-        long long vectors = n / 4, step = (long long)tiles * THREADS;
-        long long i = (long long)tile * THREADS + threadIdx.x;
-#pragma unroll 4
-        for (; i < vectors; i += step) {
-                float v[4];
-                load<4>(v, g + 4 * i);
+        float sum[4] = {}, low[8] = {};
+        if (g.n_low && rt->n_micro > 1)
+                add_squares<THREADS>(sum, g.sum, g.n_low, tile, tiles);
+        else if (g.n_low)
+                add_squares<THREADS>(low, g.low, g.n_low, tile, tiles);
+        add_squares<THREADS>(sum, g.rest, g.n - g.n_low, tile, tiles);
 #pragma unroll
-                for (int j = 0; j < 4; j++)
-                        sum[j] += v[j] * v[j];
-        }
-        if (tile == 0 && (int)threadIdx.x < (int)(n % 4)) {
-                float x = g[4 * vectors + threadIdx.x];
-                sum[0] += x * x;
-        }
+        for (int j = 0; j < 8; j++)
+                sum[j % 4] += low[j];
         float s = block_sum<THREADS>(sum[0] + sum[1] + (sum[2] + sum[3]), (float *)smem);
         if (threadIdx.x == 0) {
                 partial[tile] = s;
@@ -80,8 +122,8 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
 }
 
 template <int THREADS, class Low>
-TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad, Low *low, long long n,
-                        long long n_decay, const float *norm, int *flag, int tile)
+TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const Grads &g, Low *low, long long n_decay,
+                        const float *norm, int *flag, int tile)
 {
         AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
                     1.f / sqrtf(rt->bias2), rt->eps };
@@ -96,9 +138,14 @@ TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const fl
                         a.grad = fminf(1.f, rt->clip / (size + 1e-6f));
         }
         long long i = ((long long)tile * THREADS + threadIdx.x) * ADAMW_PER_THREAD;
-        if (i + ADAMW_PER_THREAD <= n) {
+        if (i + ADAMW_PER_THREAD <= g.n) {
                 float vp[ADAMW_PER_THREAD], vm[ADAMW_PER_THREAD], vv[ADAMW_PER_THREAD], vg[ADAMW_PER_THREAD];
-                load<ADAMW_PER_THREAD>(vg, grad + i);
+                if (i >= g.n_low)
+                        load<ADAMW_PER_THREAD>(vg, g.rest + (i - g.n_low));
+                else if (rt->n_micro > 1)
+                        load<ADAMW_PER_THREAD>(vg, g.sum + i);
+                else
+                        load<ADAMW_PER_THREAD>(vg, g.low + i);
                 load<ADAMW_PER_THREAD>(vp, param + i);
                 load<ADAMW_PER_THREAD>(vm, m + i);
                 load<ADAMW_PER_THREAD>(vv, v + i);
@@ -112,8 +159,8 @@ TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const fl
                         store<ADAMW_PER_THREAD>(low + i, vp);
                 return;
         }
-        for (; i < n; i++) {
-                adamw_element(a, param[i], m[i], v[i], grad[i], i < n_decay);
+        for (; i < g.n; i++) {
+                adamw_element(a, param[i], m[i], v[i], g.rest[i - g.n_low], i < n_decay);
                 if (low)
                         from_float(low + i, param[i]);
         }

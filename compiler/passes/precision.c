@@ -3,7 +3,7 @@
  *
  * With policy bf16 or f16, parameters, caches and what is computed from them are
  * stored in 16 bits.  Float32 stay: losses, statistics, sums, gradients of
- * parameters, gate probabilities, tables, logits that leave the graph, and maps
+ * parameters, but for those of GRADS below, gate probabilities, tables, logits that leave the graph, and maps
  * all of whose float inputs are float32.  A matmul takes operands of one type: the
  * wider one is cast. */
 #include "../compiler.h"
@@ -45,7 +45,26 @@ static bool is_narrow(Graph *g, Ref r)
         return dt == DT_BF16 || dt == DT_F16;
 }
 
-typedef struct Ctx { DType dt; bool *grad, *wide; } Ctx;
+/* GRADS.  With bf16 the gradient of a weight with decay that one product makes whole is stored in bf16 too: its
+ * sums are float32 still, and nothing is added to it but, over micro-batches, in float32 (plan.h: add_grads).  f16
+ * would lose the small ones. */
+static void mark_narrow(const Graph *g, bool *narrow)
+{
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r), *p;
+                if (n->op != OP_ACCUM)
+                        continue;
+                Ref d = n->in[1];
+                while (op_info[NODE(g, d)->op].cls == CLASS_VIEW && NODE(g, d)->op != OP_ITEM)
+                        d = NODE(g, d)->in[0];
+                p = NODE(g, n->in[0]);
+                narrow[r] = p->a.param.decay && (NODE(g, d)->op == OP_MATMUL || NODE(g, d)->op == OP_EXPERT_GRAD);
+                for (Ref q = 1; q < g->n_nodes; q++)
+                        narrow[r] &= q == r || NODE(g, q)->op != OP_ACCUM || NODE(g, q)->in[0] != n->in[0];
+        }
+}
+
+typedef struct Ctx { DType dt; bool *grad, *wide, *narrow; } Ctx;
 
 static Ref cast_to(Graph *g, Ref r, DType dt)
 {
@@ -110,7 +129,10 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         case OP_SCATTER:
         case OP_TOPK:
         case OP_TOPK_GRAD:
-        case OP_CONST: case OP_SHARE: case OP_INV_TOKENS: case OP_SUMSQ: case OP_ADAMW: case OP_ACCUM: case OP_FILL:
+        case OP_CONST: case OP_SHARE: case OP_INV_TOKENS: case OP_SUMSQ: case OP_ADAMW: case OP_FILL:
+                break;
+        case OP_ACCUM:
+                dt = c->narrow[r] ? c->dt : DT_F32;
                 break;
         case OP_SOFTMAX: case OP_SOFTMAX_GRAD:          /* gates: small, and read by top-k */
                 break;
@@ -146,15 +168,16 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 void precision(Graph *g, DType dt)
 {
-        Ctx c = { dt, calloc((size_t)g->n_nodes, 1), calloc((size_t)g->n_nodes, 1) };
-        if (dt == DT_F32) {
-                free(c.grad);
-                free(c.wide);
+        if (dt == DT_F32)
                 return;
-        }
+        size_t n = (size_t)g->n_nodes;
+        Ctx c = { dt, calloc(n, 1), calloc(n, 1), calloc(n, 1) };
+        if (dt == DT_BF16)
+                mark_narrow(g, c.narrow);
         mark_grads(g, c.grad);
         mark_wide(g, c.wide);
         graph_rebuild(g, visit, &c);
         free(c.grad);
         free(c.wide);
+        free(c.narrow);
 }

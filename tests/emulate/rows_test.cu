@@ -613,39 +613,48 @@ static void combine_test(int rows, bool gated)
 
 /* ---- update ---------------------------------------------------------------------- */
 
+struct GradAddRun {
+        const Rt *rt;
+        Grads g;
+        float *sum;
+        __device__ void operator()(int tile, char *) const { grad_add_task<256>(rt, g, sum, tile); }
+};
+
 struct GradNormRun {
-        const float *g;
-        long long n;
+        const Rt *rt;
+        Grads g;
         int tiles;
         float *partial;
         int *done;
         float *norm;
         __device__ void operator()(int tile, char *smem) const
         {
-                grad_norm_task<256>(g, n, tile, tiles, partial, done, norm, smem);
+                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, smem);
         }
 };
 
 struct AdamwRun {
         const Rt *rt;
         float *p, *m, *v;
-        const float *g;
+        Grads g;
         bf16 *low;
-        long long n, n_decay;
+        long long n_decay;
         const float *norm;
         int *flag;
         __device__ void operator()(int tile, char *) const
         {
-                adamw_task<256>(rt, p, m, v, g, low, n, n_decay, norm, flag, tile);
+                adamw_task<256>(rt, p, m, v, g, low, n_decay, norm, flag, tile);
         }
 };
 
-static void update_test(int n, int n_decay, float clip, bool bad)
+/* The first n_low gradients are bf16, and of n_micro micro-steps. */
+static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
         Buf<Rt> rts(1);
         Rt *rt = rts.p;
-        Buf<float> p(n), m(n), v(n), g(n), partial(7), norm(1);
-        Buf<bf16> low(n);
+        Buf<float> p(n), m(n), v(n), g(n), sum(n_low), rest(n - n_low), partial(7), norm(1);
+        Buf<bf16> low(n), part(n_low);
+        const Grads grads = { part.p, n_micro > 1 ? sum.p : 0, rest.p, n_low, n };
         Buf<int> flag(1), done(1);
         Vec p0(n), m0(n), v0(n);
         p.fill(1);
@@ -656,15 +665,25 @@ static void update_test(int n, int n_decay, float clip, bool bad)
         if (bad)
                 g[n - 1] = NAN;
         memset((void *)rt, 0, sizeof *rt);
+        rt->n_micro = n_micro;
+        for (rt->micro = 0; rt->micro < n_micro; rt->micro++) {
+                part.fill(40 + rt->micro, 3.f);
+                for (int i = 0; i < n_low; i++)
+                        g[i] = (float)((rt->micro ? g[i] : 0) + part.get(i));
+                if (n_micro > 1)
+                        shell_run<256>(ceil_div(n_low, 256 * 8), 0, GradAddRun{rt, grads, sum.p});
+        }
+        for (int i = n_low; i < n; i++)
+                rest[i - n_low] = g[i];
         rt->lr = 1e-2f, rt->beta1 = 0.9f, rt->beta2 = 0.95f, rt->eps = 1e-8f, rt->weight_decay = 0.1f;
         rt->clip = clip, rt->bias1 = 0.19f, rt->bias2 = 0.0975f;
         for (int i = 0; i < n; i++)
                 p0[i] = p[i], m0[i] = m[i], v0[i] = v[i] = fabsf(v[i]);
         done[0] = 0;
-        shell_run<256>(7, UPDATE_SMEM, GradNormRun{g.p, n, 7, partial.p, done.p, norm.p});
+        shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p});
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
         shell_run<256>(ceil_div(n, 256 * ADAMW_PER_THREAD), UPDATE_SMEM,
-                  AdamwRun{rt, p.p, m.p, v.p, g.p, low.p, n, n_decay, norm.p, flag.p});
+                  AdamwRun{rt, p.p, m.p, v.p, grads, low.p, n_decay, norm.p, flag.p});
         double total = 0;
         for (int i = 0; i < n; i++)
                 total += (double)g[i] * g[i];
@@ -887,6 +906,7 @@ static void all_update()
 {
         update_test(1, 0, 0.f, false), update_test(3, 3, 1.f, false), update_test(1030, 515, 1.f, false);
         update_test(20001, 7, 1e9f, false), update_test(4099, 100, 1.f, true);
+        update_test(1030, 515, 1.f, false, 512), update_test(4099, 4000, 1.f, false, 2056, 3), update_test(1024, 1024, 0.f, false, 1024);
 }
 static void all_sample() { sample_tests<float, 5>(), sample_tests<bf16, 1000>(), sample_tests<float, 9001>(); }
 

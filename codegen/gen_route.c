@@ -259,19 +259,23 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         }
 
         b = build_start(e, NULL, "update", "adamw");
-        const char *p = arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
+        bool split = cuda && dt == DT_BF16;
+        const char *p = split ? arg_arena(e, &b.args, "lo", "unsigned short", "lo")
+                              : arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
         const char *m = arg_arena(e, &b.args, "m", "float", "m"), *v = arg_arena(e, &b.args, "v", "float", "v_");
         g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
         const char *bd = arg_work(e, &b.args, bad, "int", "bad");
         b.threads = 256;
-        b.bytes = (double)n * (28 + (low ? 2 : 0)) - 2.0 * (double)n_low;
+        b.bytes = (double)n * (28 + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
         b.flops = 12.0 * (double)n;
         if (cuda) {
                 build_line(&b, "const Grads grads = %s;", g);
-                build_line(&b, "adamw_task<256>(rt, a.%s, a.%s, a.%s, grads, %s, %lldll, a.%s, a.%s, tile);", p, m, v,
-                           low ? arena_fmt(e->tmp, "a.%s", l) : "(float *)0", (long long)n_decay, nm, bd);
+                build_line(&b, split ? "const SplitParams param = { a.%s, a.%s };" : "const Params<%s> param = { a.%s, %s };",
+                           split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
+                build_line(&b, "adamw_task<256>(rt, param, a.%s, a.%s, grads, %lldll, a.%s, a.%s, tile);", m, v,
+                           (long long)n_decay, nm, bd);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
                 build_cpu_loop(

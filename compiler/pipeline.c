@@ -315,11 +315,13 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
 
 /* ---- programs ------------------------------------------------------------ */
 
-static void arenas(const Shared *sh, DType dt, bool train, Text *t)
+static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
 {
         text_add(t, "arena w %lld\n", (long long)(sh->n_all * dt_size[dt]));
         if (train) {
-                if (dt != DT_F32)
+                if (dt == DT_BF16 && target == TARGET_CUDA)
+                        text_add(t, "arena lo %lld\n", (long long)sh->n_train * 2);
+                else if (dt != DT_F32)
                         text_add(t, "arena p %lld\n", (long long)sh->n_train * 4);
                 text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
                 if (sh->n_low)
@@ -453,7 +455,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                         program_update(mod, &sh, o->dtype, &programs);
                 Text *t = &out->program[target];
                 text_add(t, "tgc-program 1\n");
-                arenas(&sh, o->dtype, o->train, t);
+                arenas(&sh, o->dtype, o->train, target, t);
                 module_text(mod, &kernels, &out->source[target]);
                 text_put(t, kernels.s ? kernels.s : "", kernels.n);
                 text_put(t, programs.s ? programs.s : "", programs.n);

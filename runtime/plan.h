@@ -41,7 +41,7 @@
  * PROGRAM, per target:
  *
  *      tgc-program 1
- *      arena NAME BYTES                w weights, p float32 master weights, g gradients, m v moments, gsum (below),
+ *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
  *      map map+OFFSET bf16|f16 ARENA+OFFSET ROWS COLS LD       a tensor map of that matrix is made there: what
@@ -64,6 +64,8 @@
  * Program names: prefill (logits of the last token), decode (T=1), decode4...
  * (other batch sizes), score (logits of every token), step (forward, backward:
  * gradients into g), update (clip, AdamW), eval (loss only), add_grads.
+ * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32 master weight are those of
+ * the bf16 in w, times 65536, plus lo as a signed number; w is the nearest bf16, ties away from zero.
  * Gradients are float32, but where there is an arena gsum, which has 4 bytes for each of the first n parameters: theirs
  * are bf16 in g.  When a step has several micro-steps (else kernels get a null address for gsum), add_grads runs
  * after each of them and adds these gradients up in gsum, in float32, where update then reads them.

@@ -14,7 +14,7 @@ static bool wants_arena(const Session *s, const char *name)
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
                 return false;                           /* session_sum_grads */
-        if (strchr("pgmv", *name) && !name[1])
+        if ((strchr("pgmv", *name) && !name[1]) || !strcmp(name, "lo"))
                 return s->mode & SESSION_TRAIN;
         return true;
 }

@@ -15,9 +15,18 @@ int store_ck(Store t)
         return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16;
 }
 
+/* As session_part_read gives it. */
 static size_t part_elem(const Session *s, Part part)
 {
         return part == PART_WEIGHT ? store_size(s->m.dtype) : 4;
+}
+
+/* Are master weights what is in w and 16 bits more? */
+static bool is_split(const Session *s) { return program_arena(&s->p, "lo") >= 0; }
+
+static int part_place(const Session *s, Part part)
+{
+        return program_arena(&s->p, part == PART_MASTER && is_split(s) ? "lo" : part_arena[part]);
 }
 
 /* Parameters before this element have gradients in bf16, or, over several micro-steps, sums of them in gsum. */
@@ -32,12 +41,14 @@ static char *part_mem(const Session *s, Part part, int param)
 {
         const Param *p = &s->m.param[param];
         bool low = part == PART_GRAD && p->offset < low_grads(s);
-        int a = program_arena(&s->p, low && s->grads_summed ? "gsum" : part_arena[part]);
+        int a = low && s->grads_summed ? program_arena(&s->p, "gsum") : part_place(s, part);
         if (a < 0 || !s->arena[a].mem || (part != PART_WEIGHT && !p->trainable))
                 return 0;
         uint64_t at = p->offset * part_elem(s, part);
         if (part == PART_GRAD && !(low && s->grads_summed))
                 at -= 2 * (low ? p->offset : low_grads(s));
+        if (part == PART_MASTER && is_split(s))
+                at /= 2;
         return (char *)s->arena[a].mem + at;
 }
 
@@ -45,15 +56,19 @@ static char *part_mem(const Session *s, Part part, int param)
 static int check_arenas(const Session *s, Err *e)
 {
         for (int part = 0; part < N_PARTS; part++) {
-                int a = program_arena(&s->p, part_arena[part]);
+                int a = part_place(s, part);
                 uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) * part_elem(s, part);
                 if (part == PART_GRAD)
                         need -= low_grads(s) * 2;
+                if (part == PART_MASTER && is_split(s))
+                        need /= 2;
                 if (a >= 0 && s->p.arena[a].size < need)
                         return err_set(e, TGC_BAD_FILE, "arena %s has %llu bytes, the parameters need %llu",
                                        part_arena[part], (unsigned long long)s->p.arena[a].size,
                                        (unsigned long long)need);
         }
+        if (is_split(s) && s->m.dtype != STORE_BF16)
+                return err_set(e, TGC_BAD_FILE, "arena lo, but the weights are not bf16");
         if (low_grads(s) > s->m.n_train)
                 return err_set(e, TGC_BAD_FILE, "arena gsum has %llu gradients, there are %llu",
                                (unsigned long long)low_grads(s), (unsigned long long)s->m.n_train);
@@ -80,7 +95,7 @@ static int own_weights(Session *s, Err *e)
 
 bool session_has_part(const Session *s, Part part)
 {
-        int a = program_arena(&s->p, part_arena[part]);
+        int a = part_place(s, part);
         return a >= 0 && s->arena[a].mem;
 }
 
@@ -89,12 +104,48 @@ size_t session_part_size(const Session *s, Part part, int param)
         return part_mem(s, part, param) ? s->m.param[param].count * part_elem(s, part) : 0;
 }
 
+static void join(float *x, const uint16_t *w, const uint16_t *lo, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                uint32_t bits = ((uint32_t)w[i] << 16) + (uint32_t)(int16_t)lo[i];
+                memcpy(x + i, &bits, 4);
+        }
+}
+
+static void split(const float *x, uint16_t *w, uint16_t *lo, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                uint32_t bits;
+                memcpy(&bits, x + i, 4);
+                w[i] = (uint16_t)((bits + 0x8000) >> 16);
+                lo[i] = (uint16_t)bits;
+        }
+}
+
+static int read_split(Session *s, int param, float *data, Err *e)
+{
+        const Param *p = &s->m.param[param];
+        char *w = part_mem(s, PART_WEIGHT, param), *lo = part_mem(s, PART_MASTER, param);
+        uint16_t *half = malloc(2 * CHUNK * sizeof *half);
+        int code = half ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
+        for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
+                size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                if (!(code = dev_download(s->d, half, w + at * 2, n * 2, e))
+                    && !(code = dev_download(s->d, half + CHUNK, lo + at * 2, n * 2, e)))
+                        join(data + at, half, half + CHUNK, n);
+        }
+        free(half);
+        return code;
+}
+
 int session_part_read(Session *s, Part part, int param, void *data, Err *e)
 {
         size_t n = session_part_size(s, part, param);
         if (!n)
                 return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
                                part_arena[part]);
+        if (part == PART_MASTER && is_split(s))
+                return read_split(s, param, data, e);
         bool low = part == PART_GRAD && s->m.param[param].offset < low_grads(s) && !s->grads_summed;
         int code = dev_download(s->d, data, part_mem(s, part, param), low ? n / 2 : n, e);
         if (low && !code)                               /* in place, from the end */
@@ -110,6 +161,8 @@ int session_part_write(Session *s, Part part, int param, const void *data, Err *
         if (!n)
                 return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
                                part_arena[part]);
+        if (part == PART_MASTER && is_split(s))
+                return session_param_set(s, param, data, e);
         if (part == PART_WEIGHT && (code = own_weights(s, e)))
                 return code;
         return dev_upload(s->d, part_mem(s, part, param), data, n, e);
@@ -136,12 +189,23 @@ int session_param_get(Session *s, int param, float *data, Err *e)
         return code;
 }
 
-/* Elements [at, at+n) of the weight and, if there is one, of the master copy; raw: as the weight is stored, unless
- * that is float32. */
-static int put(Session *s, int param, uint64_t at, size_t n, const float *x, const uint16_t *raw, Err *e)
+/* As weights are stored, unless that is float32: raw, and lo of those that are split. */
+static void narrow(const Session *s, int param, const float *x, uint16_t *raw, uint16_t *lo, size_t n)
+{
+        if (is_split(s) && s->m.param[param].trainable)
+                split(x, raw, lo, n);
+        else if (s->m.dtype != STORE_F32)
+                ck_convert(raw, store_ck(s->m.dtype), x, CK_F32, n, 1);
+}
+
+/* Elements [at, at+n) of the weight and, if there is one, of the master copy; raw, lo: narrow's. */
+static int put(Session *s, int param, uint64_t at, size_t n, const float *x, const uint16_t *raw, const uint16_t *lo,
+               Err *e)
 {
         char *master = part_mem(s, PART_MASTER, param), *w = part_mem(s, PART_WEIGHT, param);
-        int code = master ? dev_upload(s->d, master + at * 4, x, n * 4, e) : TGC_OK;
+        int code = !master       ? TGC_OK
+                   : is_split(s) ? dev_upload(s->d, master + at * 2, lo, n * 2, e)
+                                 : dev_upload(s->d, master + at * 4, x, n * 4, e);
         if (code)
                 return code;
         if (s->m.dtype == STORE_F32)
@@ -152,13 +216,12 @@ static int put(Session *s, int param, uint64_t at, size_t n, const float *x, con
 int session_param_set(Session *s, int param, const float *data, Err *e)
 {
         const Param *p = &s->m.param[param];
-        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
         int code = raw ? own_weights(s, e) : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                if (s->m.dtype != STORE_F32)
-                        ck_convert(raw, store_ck(s->m.dtype), data + at, CK_F32, n, 1);
-                code = put(s, param, at, n, data + at, raw, e);
+                narrow(s, param, data + at, raw, raw + CHUNK, n);
+                code = put(s, param, at, n, data + at, raw, raw + CHUNK, e);
         }
         free(raw);
         return code;
@@ -166,30 +229,28 @@ int session_param_set(Session *s, int param, const float *data, Err *e)
 
 /* ---- at opening ---- */
 
-/* raw: gets them as they are stored, NULL for float32. */
-typedef struct Fill { const Param *p; int index; uint64_t seed, at; size_t n; float *out; uint16_t *raw; int store; } Fill;
+typedef struct Fill { const Session *s; int index; uint64_t at; size_t n; float *out; uint16_t *raw, *lo; } Fill;
 
 static void fill_slice(void *ctx, int i)
 {
         Fill *f = ctx;
         size_t first = (size_t)i * SLICE, n = f->n - first < SLICE ? f->n - first : SLICE;
-        param_init(f->p, f->index, f->seed, f->at + first, n, f->out + first);
-        if (f->raw)
-                ck_convert(f->raw + first, f->store, f->out + first, CK_F32, n, 1);
+        param_init(&f->s->m.param[f->index], f->index, f->s->seed, f->at + first, n, f->out + first);
+        narrow(f->s, f->index, f->out + first, f->raw + first, f->lo + first, n);
 }
 
 static int initialise(Session *s, Err *e)
 {
         float *x = malloc(CHUNK * sizeof *x);
-        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
         int code = x && raw ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
         for (int i = 0; i < s->m.n_params && !code; i++) {
                 const Param *p = &s->m.param[i];
                 for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                         size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                        Fill f = { p, i, s->seed, at, n, x, s->m.dtype == STORE_F32 ? 0 : raw, store_ck(s->m.dtype) };
+                        Fill f = { s, i, at, n, x, raw, raw + CHUNK };
                         parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice, &f);
-                        code = put(s, i, at, n, x, raw, e);
+                        code = put(s, i, at, n, x, raw, raw + CHUNK, e);
                 }
         }
         free(x);
@@ -200,8 +261,10 @@ static int initialise(Session *s, Err *e)
 /* Master copies of weights that came with the plan. */
 static int fill_masters(Session *s, const char *weights, Err *e)
 {
+        int a = part_place(s, PART_MASTER);
+        if (is_split(s))
+                return dev_clear(s->d, s->arena[a].mem, s->p.arena[a].size, e);
         float *x = malloc(CHUNK * sizeof *x);
-        int a = program_arena(&s->p, "p");
         int code = x ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the master weights");
         for (uint64_t at = 0; at < s->m.n_train && !code; at += CHUNK) {
                 size_t n = s->m.n_train - at < CHUNK ? (size_t)(s->m.n_train - at) : CHUNK;

@@ -589,13 +589,13 @@ TEST(cuda_leaves_memory_as_it_was)
 
 /* ---- parameters ---- */
 
-TEST(bf16_masters)
+static void check_masters(const char *program)
 {
         need(DEV_CPU);
         static const char m[] =
                 "tgc 1\nmodel sum\ndtype bf16\nmode both\nvocab 16\nctx 32\nbatch 3\nchunk 5\nparams 33 33 40\n"
                 "param x 3x11 0 trainable normal 0.5\nparam frozen 7 33 frozen uniform 2 3\n";
-        Plan p = make_plan(m, PROGRAM("arena p 132\n", "p+0"));
+        Plan p = make_plan(m, program);
         Session *s = open_on(&p, DEV_CPU, 0);
         Err e;
         float x[33], y[33];
@@ -624,6 +624,9 @@ TEST(bf16_masters)
         session_close(s);
         plan_close(&p);
 }
+
+TEST(bf16_masters) { check_masters(PROGRAM("arena p 132\n", "p+0")); }
+TEST(bf16_masters_in_halves) { check_masters(PROGRAM("arena lo 66\n", "lo+0")); }
 
 TEST(weights_of_the_plan)
 {

@@ -9,16 +9,15 @@
  *              partial[tile] = sum of squares of its share of g; the block that is done last, counted by
  *              *done (0 before and after), makes *norm = sqrt(sum of partial), in order whichever
  *              it is.  tiles: fixed, 1056 at most.
- *      adamw_task<THREADS>(rt, param, m, v, g, low, n_decay, norm, flag, tile)
+ *      adamw_task<THREADS>(rt, param, m, v, g, n_decay, norm, flag, tile)
  *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
  *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *                      p = p * (1 - lr * weight_decay)                 for elements below n_decay
  *                      m = m + (1 - beta1) * (g - m)
  *                      v = beta2 * v + (1 - beta2) * g * g
  *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
- *              low (bf16, f16 or float; may be null) gets p rounded to nearest even.  If *norm is
- *              not finite nothing is changed and *flag becomes 1, so that a bad step cannot spoil
- *              the weights; flag is never set to 0 here.  norm may be null: no clipping, no test.
+ *              param: Params or SplitParams.  If *norm is not finite nothing is changed and *flag becomes 1, so
+ *              that a bad step cannot spoil the weights; flag is never set to 0 here.  norm may be null: no clipping, no test.
  *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
@@ -108,6 +107,49 @@ TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, f
         __syncthreads();
 }
 
+/* Parameters in float32; low (bf16 or f16; may be null) gets them rounded to nearest even. */
+template <class Low>
+struct Params {
+        float *p;
+        Low *low;
+        template <int V> __device__ void get(float (&v)[V], long long i) const { load<V>(v, p + i); }
+        template <int V> __device__ void put(long long i, const float (&v)[V]) const
+        {
+                store<V>(p + i, v);
+                if (low)
+                        store<V>(low + i, v);
+        }
+};
+
+/* Float32 in two halves: w, a bf16, is the nearest one (ties away from zero), and lo what its bits lack. */
+struct SplitParams {
+        bf16 *w;
+        unsigned short *lo;
+        template <int V> union Half { typename Chunk<2 * V>::T c; unsigned short t[V]; __device__ Half() {} };
+        template <int V> __device__ void get(float (&v)[V], long long i) const
+        {
+                typedef typename Chunk<2 * V>::T C;
+                Half<V> hi, rest;
+                hi.c = *(const C *)(w + i);
+                rest.c = *(const C *)(lo + i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = __uint_as_float(((unsigned)hi.t[j] << 16) + (unsigned)(int)(short)rest.t[j]);
+        }
+        template <int V> __device__ void put(long long i, const float (&v)[V]) const
+        {
+                typedef typename Chunk<2 * V>::T C;
+                Half<V> hi, rest;
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        hi.t[j] = (unsigned short)((__float_as_uint(v[j]) + 0x8000u) >> 16);
+                        rest.t[j] = (unsigned short)__float_as_uint(v[j]);
+                }
+                *(C *)(w + i) = hi.c;
+                *(C *)(lo + i) = rest.c;
+        }
+};
+
 /* Factors that are the same for every element. */
 struct AdamW { float grad, keep, beta1, beta2, rate, inv_root2, eps; };
 
@@ -121,8 +163,8 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
         p -= a.rate * __fdividef(m, sqrtf(v) * a.inv_root2 + a.eps);
 }
 
-template <int THREADS, class Low>
-TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const Grads &g, Low *low, long long n_decay,
+template <int THREADS, class Param>
+TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g, long long n_decay,
                         const float *norm, int *flag, int tile)
 {
         AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
@@ -146,23 +188,22 @@ TGC_DEV void adamw_task(const Rt *rt, float *param, float *m, float *v, const Gr
                         load<ADAMW_PER_THREAD>(vg, g.sum + i);
                 else
                         load<ADAMW_PER_THREAD>(vg, g.low + i);
-                load<ADAMW_PER_THREAD>(vp, param + i);
+                param.get(vp, i);
                 load<ADAMW_PER_THREAD>(vm, m + i);
                 load<ADAMW_PER_THREAD>(vv, v + i);
 #pragma unroll
                 for (int j = 0; j < ADAMW_PER_THREAD; j++)
                         adamw_element(a, vp[j], vm[j], vv[j], vg[j], i + j < n_decay);
-                store<ADAMW_PER_THREAD>(param + i, vp);
+                param.put(i, vp);
                 store<ADAMW_PER_THREAD>(m + i, vm);
                 store<ADAMW_PER_THREAD>(v + i, vv);
-                if (low)
-                        store<ADAMW_PER_THREAD>(low + i, vp);
                 return;
         }
         for (; i < g.n; i++) {
-                adamw_element(a, param[i], m[i], v[i], g.rest[i - g.n_low], i < n_decay);
-                if (low)
-                        from_float(low + i, param[i]);
+                float p[1];
+                param.get(p, i);
+                adamw_element(a, p[0], m[i], v[i], g.rest[i - g.n_low], i < n_decay);
+                param.put(i, p);
         }
 }
 

@@ -633,27 +633,30 @@ struct GradNormRun {
         }
 };
 
+template <class Param>
 struct AdamwRun {
         const Rt *rt;
-        float *p, *m, *v;
+        Param param;
+        float *m, *v;
         Grads g;
-        bf16 *low;
         long long n_decay;
         const float *norm;
         int *flag;
         __device__ void operator()(int tile, char *) const
         {
-                adamw_task<256>(rt, p, m, v, g, low, n_decay, norm, flag, tile);
+                adamw_task<256>(rt, param, m, v, g, n_decay, norm, flag, tile);
         }
 };
 
-/* The first n_low gradients are bf16, and of n_micro micro-steps. */
+/* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split, too. */
 static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
         Buf<Rt> rts(1);
         Rt *rt = rts.p;
         Buf<float> p(n), m(n), v(n), g(n), sum(n_low), rest(n - n_low), partial(7), norm(1);
         Buf<bf16> low(n), part(n_low);
+        Buf<unsigned short> lo(n);
+        const SplitParams split = { low.p, lo.p };
         const Grads grads = { part.p, n_micro > 1 ? sum.p : 0, rest.p, n_low, n };
         Buf<int> flag(1), done(1);
         Vec p0(n), m0(n), v0(n);
@@ -682,8 +685,17 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         done[0] = 0;
         shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p});
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
-        shell_run<256>(ceil_div(n, 256 * ADAMW_PER_THREAD), UPDATE_SMEM,
-                  AdamwRun{rt, p.p, m.p, v.p, grads, low.p, n_decay, norm.p, flag.p});
+        const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
+        for (int i = 0; i < n && n_low; i++)
+                split.put(i, (float(&)[1])p[i]);
+        if (n_low)
+                shell_run<256>(tiles, UPDATE_SMEM,
+                               AdamwRun<SplitParams>{rt, split, m.p, v.p, grads, n_decay, norm.p, flag.p});
+        else
+                shell_run<256>(tiles, UPDATE_SMEM,
+                               AdamwRun<Params<bf16>>{rt, {p.p, low.p}, m.p, v.p, grads, n_decay, norm.p, flag.p});
+        for (int i = 0; i < n && n_low; i++)
+                split.get((float(&)[1])p[i], i);
         double total = 0;
         for (int i = 0; i < n; i++)
                 total += (double)g[i] * g[i];

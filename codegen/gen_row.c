@@ -31,6 +31,14 @@ static const char *num(Emit *e, double x)
         return arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
 }
 
+enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs; with fewer, latency is the time */
+
+static int64_t row_groups(Emit *e, Dim rows, int64_t n, int threads)
+{
+        int per = rows_per_tile(n, threads);
+        return (dim_most(e, rows) + per - 1) / per;
+}
+
 static void norm(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -45,8 +53,8 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                 b.smem = 256;
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_task<%s, %lld, %d>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
-                           rows, eps);
+                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
+                           row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows, eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
@@ -119,8 +127,6 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
         }
 }
 
-enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs */
-
 /* A matrix of 16-bit values that is read as it lies, 16 bytes at a time. */
 static bool plain_rows(Emit *e, Build *b, const Functor *f, Ref r, Mat *m)
 {
@@ -146,7 +152,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         int th = row_threads(x->n), per = rows_per_tile(x->n, th);
         Access gain;
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
-        int64_t groups = (dim_most(e, x->rows) + per - 1) / per;
+        int64_t groups = row_groups(e, x->rows, x->n, th);
         int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
         if (!is_cuda(e))
                 blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
@@ -178,7 +184,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         } else if (is_cuda(e)) {
                 b.threads = th;
                 b.us = 3;
-                b.smem = 256 + 8 * (int)x->n;
+                b.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
                 text_add(&b.decl,
                          "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
                          "        static constexpr int MAXV = \1_head_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
@@ -195,8 +201,9 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(
                         &b,
-                        "norm_grad_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
-                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows, blocks, eps, dg,
+                        "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
+                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
+                        groups <= NORM_BLOCKS ? ", true" : "", rows, blocks, eps, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {

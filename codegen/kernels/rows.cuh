@@ -1,10 +1,11 @@
 /* rows.cuh: work along the last dimension: norms, softmax, reductions.
  *
- *      norm_task<KIND, N, THREADS>(rows, tile, eps, smem, head, tail)
+ *      norm_task<KIND, N, THREADS, FEW>(rows, tile, eps, smem, head, tail)
  *              tail gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
- *              gain and bias are the tail's.
- *      norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, head_x, head_dy, tail,
- *                                            dgain, dbias)
+ *              gain and bias are the tail's.  FEW rows, so that what counts is how often a block waits
+ *              for memory: what the tail reads is read with x, where registers have room for it.
+ *      norm_grad_task<KIND, N, THREADS, ACC, ONCE>(rows, tile, tiles, eps, smem, head_x, head_dy, tail,
+ *                                                  dgain, dbias)
  *              dx of the above from x (statistics are computed again) and dy, the gradient of
  *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 head_dy
  *              is a plain head.  Else head_dy(row, col, dy, g) fills two vectors: g, the gradient of
@@ -12,6 +13,7 @@
  *              of g * xhat and of g over the rows of each tile, for columns_reduce_task.
  *              Tile t works on the row groups t, t + tiles, ...: with ACC, launch a fixed number
  *              (528, or fewer when there are fewer groups); without ACC as many tiles as groups.
+ *              ONCE: tiles is the number of groups, so each block has one, and they are few.
  *      softmax_task<N, THREADS>(rows, n, tile, smem, head, tail)
  *              a row that is -inf throughout gives zeros.
  *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, head_y, head_dy, tail)
@@ -43,7 +45,7 @@ enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
 enum { ACC_GAIN = 1, ACC_BIAS = 2 };
 
 #define ROW_SMEM 256
-#define NORM_GRAD_SMEM(N) (ROW_SMEM + ((N) <= 1024 ? 8 * (N) : 0))
+#define NORM_GRAD_SMEM(N) (ROW_SMEM + ((N) <= 1024 ? 12 * (N) : 0))
 
 /* Threads along a row: eight elements each up to a warp, a warp up to 1024, then the block. */
 __host__ __device__ constexpr int row_lanes(int n, int threads)
@@ -181,16 +183,25 @@ TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Head> &x, float eps, float 
         rstd = rsqrtf(lanes_sum<Part::LANES, THREADS>(var, red) * (1.f / N) + eps);
 }
 
-template <int KIND, int N, int THREADS, class Head, class Tail>
+template <int KIND, int N, int THREADS, bool FEW = false, class Head, class Tail>
 TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Head &head, const Tail &tail)
 {
         constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV)), LANES = row_lanes(N, THREADS);
         constexpr bool HOLD = RowPart<N, THREADS, V, true, Head>::PER * V <= row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, Head> Part;
+        typedef TailReads<Tail, V> Reads;
+        constexpr bool AHEAD = FEW && HOLD && (1 + Reads::N / 2.f) * Part::PER * V <= row_budget(THREADS);
         static_assert(V >= Head::MINV && V >= Tail::MINV, "norm: needs wider vectors than the row has");
 
         Part x(head, rows, N, tile);
+        Reads reads[AHEAD ? Part::PER : 1];
         float mean, rstd;
+        if (AHEAD) {
+#pragma unroll
+                for (int i = 0; i < Part::PER; i++)
+                        if (x.has(i))
+                                reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
+        }
         norm_stats<KIND>(x, eps, (float *)smem, mean, rstd);
 #pragma unroll (HOLD ? Part::PER : 1)
         for (int i = 0; i < Part::PER; i++) {
@@ -200,7 +211,9 @@ TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Head &he
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = (v[j] - mean) * rstd;
-                tail(x.row, x.col(i), v);
+                if (!AHEAD)
+                        reads[0].get(tail, x.row, x.col(i));
+                reads[AHEAD ? i : 0].call(tail, x.row, x.col(i), v);
         }
         if (LANES > 32)
                 __syncthreads();
@@ -216,12 +229,14 @@ TGC_DEV void norm_grad_head(const HeadDY &head, int row, int col, float (&dy)[V]
                 head(row, col, dy);
 }
 
-/* Add the columns (col.., V) of all row groups of the block and store them. */
+/* Add the columns (col.., V) of all row groups of the block and store them.  sum: N floats for each warp but one. */
 template <int N, int THREADS, int V, int PER>
 TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
 {
-        constexpr int LANES = row_lanes(N, THREADS);
-        int lane = (int)threadIdx.x % LANES, warp = (int)threadIdx.x / 32;
+        constexpr int LANES = row_lanes(N, THREADS), WARPS = LANES > 32 ? 1 : THREADS / 32;
+        static_assert(WARPS <= 4, "NORM_GRAD_SMEM");
+        const int lane = (int)threadIdx.x % LANES, warp = (int)threadIdx.x / 32;
+        const bool mine = LANES > 32 || (int)threadIdx.x % 32 < LANES;
 #pragma unroll
         for (int i = 0; i < PER; i++)
 #pragma unroll
@@ -229,28 +244,33 @@ TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
 #pragma unroll
                         for (int d = LANES; d < 32; d *= 2)
                                 acc[i][j] += __shfl_xor_sync(0xffffffffu, acc[i][j], d);
-        for (int w = 0; LANES <= 32 && w < THREADS / 32; w++) {
-                if (warp == w && (int)threadIdx.x % 32 < LANES)
-#pragma unroll
-                        for (int i = 0; i < PER; i++)
-#pragma unroll
-                                for (int j = 0; j < V; j++) {
-                                        int c = (i * LANES + lane) * V + j;
-                                        if (c < N)
-                                                sum[c] = acc[i][j] = w ? sum[c] + acc[i][j] : acc[i][j];
-                                }
-                __syncthreads();
-        }
-        if (LANES > 32 || ((int)threadIdx.x % 32 < LANES && warp == THREADS / 32 - 1))
+        if (WARPS > 1) {
 #pragma unroll
                 for (int i = 0; i < PER; i++)
-                        if ((i * LANES + lane) * V < N)
-                                store<V>(out + (i * LANES + lane) * V, acc[i]);
-        if (LANES <= 32)
+                        if (warp && mine && (i * LANES + lane) * V < N)
+                                store<V>(sum + (warp - 1) * N + (i * LANES + lane) * V, acc[i]);
+                __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < PER; i++) {
+                const int c = (i * LANES + lane) * V;
+                if (!mine || c >= N || (WARPS > 1 && warp))
+                        continue;
+#pragma unroll
+                for (int w = 1; w < WARPS; w++) {
+                        float v[V];
+                        load<V>(v, sum + (w - 1) * N + c);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                acc[i][j] += v[j];
+                }
+                store<V>(out + c, acc[i]);
+        }
+        if (WARPS > 1)
                 __syncthreads();
 }
 
-template <int KIND, int N, int THREADS, int ACC, class HeadX, class HeadDY, class Tail>
+template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, class HeadX, class HeadDY, class Tail>
 TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem, const HeadX &head_x,
                             const HeadDY &head_dy, const Tail &tail, float *dgain, float *dbias)
 {
@@ -260,12 +280,15 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         constexpr int N_ACC = (ACC & ACC_GAIN ? 1 : 0) + (ACC & ACC_BIAS ? 1 : 0);
         constexpr bool HOLD = 2 * PER * V <= row_budget(THREADS);
         constexpr bool HOLD_ACC = N_ACC && (2 + N_ACC) * PER * V <= row_budget(THREADS);
+        typedef TailReads<Tail, V> Reads;
+        constexpr bool AHEAD = ONCE && (3 + N_ACC) * PER * V + Reads::N * PER * V / 2 <= row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, HeadX> Part;
         static_assert(V >= HeadX::MINV && V >= HeadDY::MINV && V >= Tail::MINV, "norm_grad: vectors too narrow");
         static_assert(!N_ACC || HOLD_ACC || ROWS == 1, "norm_grad: too many threads for this row length");
 
         float *red = (float *)smem;
-        float dy[HOLD ? PER : 1][V];
+        float dy[HOLD ? PER : 1][V], g_ahead[AHEAD ? PER : 1][V];
+        Reads reads[AHEAD ? PER : 1];
         float acc_g[HOLD_ACC ? PER : 1][V] = {}, acc_b[HOLD_ACC ? PER : 1][V] = {};
         dgain += (long long)tile * N * (ACC & ACC_GAIN ? 1 : 0);
         dbias += (long long)tile * N * (ACC & ACC_BIAS ? 1 : 0);
@@ -280,6 +303,14 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         for (int group = tile; group * ROWS < rows; group += tiles) {
                 Part x(head_x, rows, N, group);
                 float mean, rstd, s1 = 0.f, s2 = 0.f;
+                if (AHEAD) {
+#pragma unroll
+                        for (int i = 0; i < PER; i++)
+                                if (x.has(i)) {
+                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[HOLD ? i : 0], g_ahead[AHEAD ? i : 0]);
+                                        reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
+                                }
+                }
                 norm_stats<KIND>(x, eps, red, mean, rstd);
 #pragma unroll (HOLD ? PER : 1)
                 for (int i = 0; i < PER; i++) {
@@ -287,8 +318,9 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                                 continue;
                         float (&v)[V] = x.at(i);
                         float (&d)[V] = dy[HOLD ? i : 0];
-                        float g[V], t[V];
-                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), d, g);
+                        float (&g)[V] = g_ahead[AHEAD ? i : 0], t[V];
+                        if (!AHEAD)
+                                norm_grad_head<ACC>(head_dy, x.row, x.col(i), d, g);
 #pragma unroll
                         for (int j = 0; j < V; j++) {
                                 v[j] = (v[j] - mean) * rstd;
@@ -339,14 +371,18 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
 #pragma unroll
                         for (int j = 0; j < V; j++)
                                 v[j] = rstd * (d[j] - s1 - v[j] * s2);
-                        tail(x.row, x.col(i), v);
+                        if (!AHEAD)
+                                reads[0].get(tail, x.row, x.col(i));
+                        reads[AHEAD ? i : 0].call(tail, x.row, x.col(i), v);
                 }
+                if (ONCE)
+                        break;
         }
         if constexpr (HOLD_ACC) {
                 if (ACC & ACC_GAIN)
                         norm_grad_flush<N, THREADS>(acc_g, dgain, (float *)(smem + ROW_SMEM));
                 if (ACC & ACC_BIAS)
-                        norm_grad_flush<N, THREADS>(acc_b, dbias, (float *)(smem + ROW_SMEM) + N);
+                        norm_grad_flush<N, THREADS>(acc_b, dbias, (float *)(smem + ROW_SMEM));
         }
         if (LANES > 32)
                 __syncthreads();

@@ -114,18 +114,18 @@ static void map_test(int rows)
 
 /* ---- norms ------------------------------------------------------------------- */
 
-template <int KIND, int N, int THREADS, class T>
+template <int KIND, int N, int THREADS, bool FEW, class T>
 struct NormRun {
         int rows;
         In<T> in;
         Out<T> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                norm_task<KIND, N, THREADS>(rows, tile, 1e-5f, smem, in, out);
+                norm_task<KIND, N, THREADS, FEW>(rows, tile, 1e-5f, smem, in, out);
         }
 };
 
-template <int KIND, int N, int THREADS, int ACC, class T>
+template <int KIND, int N, int THREADS, int ACC, bool ONCE, class T>
 struct NormGradRun {
         int rows, tiles;
         In<T> in;
@@ -136,8 +136,8 @@ struct NormGradRun {
         __device__ void operator()(int tile, char *smem) const
         {
                 if constexpr (ACC != 0)
-                        norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain,
-                                                              dbias);
+                        norm_grad_task<KIND, N, THREADS, ACC, ONCE>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain,
+                                                                    dbias);
                 else
                         norm_grad_task<KIND, N, THREADS, 0>(rows, tile, tiles, 1e-5f, smem, in, plain, out, 0, 0);
         }
@@ -166,7 +166,7 @@ static void norm_reference(int kind, int n, const double *x, double *xhat, doubl
                 xhat[c] = (x[c] - mean) * rstd;
 }
 
-template <int KIND, int N, int THREADS, class T>
+template <int KIND, int N, int THREADS, class T, bool FEW = false>
 static void norm_test(int rows)
 {
         /* bf16 keeps 8 bits */
@@ -174,7 +174,7 @@ static void norm_test(int rows)
         Buf<T> x((size_t)rows * N), y((size_t)rows * N);
         x.fill(N + rows, 2.f, 0.5f);
         shell_run<THREADS>(ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
-                  NormRun<KIND, N, THREADS, T>{rows, {x.p, N}, {y.p, N}});
+                  NormRun<KIND, N, THREADS, FEW, T>{rows, {x.p, N}, {y.p, N}});
         Vec row(N), xhat(N);
         for (int r = 0; r < rows; r++) {
                 for (int c = 0; c < N; c++)
@@ -185,7 +185,7 @@ static void norm_test(int rows)
         }
 }
 
-template <int KIND, int N, int THREADS, int ACC, class T>
+template <int KIND, int N, int THREADS, int ACC, class T, bool ONCE = false>
 static void norm_grad_test(int rows, int tiles)
 {
         Buf<T> x((size_t)rows * N), g((size_t)rows * N);
@@ -197,8 +197,8 @@ static void norm_grad_test(int rows, int tiles)
         for (size_t i = 0; i < dy.n; i++)
                 dy[i] = (float)(g.get(i) * gain[i % N]);
         shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N),
-                  NormGradRun<KIND, N, THREADS, ACC, T>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dy.p, N}, {dx.p, N},
-                                                        pg.p, pb.p});
+                  NormGradRun<KIND, N, THREADS, ACC, ONCE, T>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dy.p, N},
+                                                              {dx.p, N}, pg.p, pb.p});
         if (ACC & ACC_GAIN)
                 shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pg.p, {dgain.p, N}});
         if (ACC & ACC_BIAS)
@@ -254,7 +254,7 @@ static void norm_back_test(int rows, int tiles)
         x.fill(N, 2.f, 0.5f);
         g.fill(N + 1);
         gain.fill(N + 2);
-        shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N), NormGradRun<KIND, N, THREADS, ACC, bf16>{
+        shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N), NormGradRun<KIND, N, THREADS, ACC, false, bf16>{
                 rows, tiles, {x.p, LD}, {g.p, gain.p, LD}, {dy.p, N}, {dx[0].p, N}, pg[0].p, pb[0].p});
         shell_run<THREADS>(tiles, NORM_BACK_SMEM(N, THREADS), NormBackRun<KIND, N, THREADS, ACC>{
                 rows, tiles, LD, x.p, g.p, gain.p, {dx[1].p, N}, pg[1].p, pb[1].p});
@@ -832,9 +832,12 @@ static void norm_tests()
 {
         norm_test<NORM_RMS, N, THREADS, bf16>(1);
         norm_test<NORM_LAYER, N, THREADS, float>(7);
+        norm_test<NORM_LAYER, N, THREADS, bf16, true>(7);
         norm_grad_test<NORM_RMS, N, THREADS, ACC_GAIN, float>(9, 2);
         norm_grad_test<NORM_LAYER, N, THREADS, ACC_GAIN | ACC_BIAS, bf16>(1, 3);
         norm_grad_test<NORM_LAYER, N, THREADS, 0, float>(3, 3);
+        norm_grad_test<NORM_LAYER, N, THREADS, ACC_GAIN | ACC_BIAS, bf16, true>(ROW_ROWS(N, THREADS) * 2 - 1, 2);
+        norm_grad_test<NORM_RMS, N, THREADS, ACC_GAIN, float, true>(1, 1);
 }
 
 template <class T, int V>

@@ -32,6 +32,8 @@ typedef struct CudaDevice {
         char      *slot;                /* DEV_FETCH_SLOTS * DEV_FETCH_BYTES, pinned */
         CUevent    slot_ready[DEV_FETCH_SLOTS], slot_done[DEV_FETCH_SLOTS];
         CUstream   aside;               /* for copies that no kernel waits for */
+        CUstream   ahead;               /* for uploads that wait for a place in the queue, not for its end */
+        CUevent    place[DEV_PLACES], joined;
         CUevent    mark[DEV_MARKS];
 } CudaDevice;
 
@@ -117,10 +119,28 @@ static void cuda_free(Device *d, void *mem, size_t size)
         c->api.cuMemFree_v2(addr(mem));
 }
 
+static int cuda_passed(Device *d, int place, Err *e)
+{
+        ENTER;
+        TRY(cuEventRecord(c->place[place], c->stream), "recording an event");
+        return TGC_OK;
+}
+
+static int cuda_join(Device *d, Err *e)
+{
+        ENTER;
+        TRY(cuEventRecord(c->joined, c->ahead), "recording an event");
+        TRY(cuStreamWaitEvent(c->stream, c->joined, 0), "waiting for an event");
+        return TGC_OK;
+}
+
 /* n <= HALF bytes of pinned memory that no earlier copy still reads. */
 static int stage(CudaDevice *c, size_t n, char **to, Err *e)
 {
         if (c->half_used + n > HALF) {
+                int code = cuda_join(&c->d, e);
+                if (code)
+                        return code;
                 TRY(cuEventRecord(c->half_done[c->half], c->stream), "recording an event");
                 c->half = !c->half;
                 c->half_used = 0;
@@ -141,18 +161,30 @@ static void copy_slice(void *ctx, int i)
         memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
 }
 
-static int cuda_upload(Device *d, void *to, const void *from, size_t n, Err *e)
+static int upload(CudaDevice *c, void *to, const void *from, size_t n, CUstream s, Err *e)
 {
-        ENTER;
         for (size_t at = 0; at < n; at += HALF) {
                 Slices x = { 0, (const char *)from + at, n - at < HALF ? n - at : HALF };
                 int code = stage(c, x.n, &x.to, e);
                 if (code)
                         return code;
                 parallel_for((int)((x.n + SLICE - 1) / SLICE), 8, copy_slice, &x);
-                TRY(cuMemcpyHtoDAsync_v2(addr(to) + at, x.to, x.n, c->stream), "uploading");
+                TRY(cuMemcpyHtoDAsync_v2(addr(to) + at, x.to, x.n, s), "uploading");
         }
         return TGC_OK;
+}
+
+static int cuda_upload(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        return upload(c, to, from, n, c->stream, e);
+}
+
+static int cuda_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuStreamWaitEvent(c->ahead, c->place[place], 0), "waiting for an event");
+        return upload(c, to, from, n, c->ahead, e);
 }
 
 static int cuda_sync(Device *d, Err *e)
@@ -469,6 +501,8 @@ static void cuda_close(Device *d)
                         c->api.cuStreamSynchronize(c->stream);
                 if (c->aside)
                         c->api.cuStreamSynchronize(c->aside);
+                if (c->ahead)
+                        c->api.cuStreamSynchronize(c->ahead);
                 unload(c);
                 for (int i = 0; i < DEV_MARKS; i++)
                         if (c->mark[i])
@@ -482,12 +516,19 @@ static void cuda_close(Device *d)
                 for (int i = 0; i < 2; i++)
                         if (c->half_done[i])
                                 c->api.cuEventDestroy_v2(c->half_done[i]);
+                for (int i = 0; i < DEV_PLACES; i++)
+                        if (c->place[i])
+                                c->api.cuEventDestroy_v2(c->place[i]);
+                if (c->joined)
+                        c->api.cuEventDestroy_v2(c->joined);
                 if (c->staging)
                         c->api.cuMemFreeHost(c->staging);
                 if (c->slot)
                         c->api.cuMemFreeHost(c->slot);
                 if (c->aside)
                         c->api.cuStreamDestroy_v2(c->aside);
+                if (c->ahead)
+                        c->api.cuStreamDestroy_v2(c->ahead);
                 if (c->stream)
                         c->api.cuStreamDestroy_v2(c->stream);
                 c->api.cuCtxSetCurrent(0);
@@ -521,12 +562,16 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU");
         TRY(cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
         TRY(cuStreamCreate(&c->aside, CU_STREAM_NON_BLOCKING), "creating a stream");
+        TRY(cuStreamCreate(&c->ahead, CU_STREAM_NON_BLOCKING), "creating a stream");
         TRY(cuMemAllocHost_v2(&pinned, 2 * (size_t)HALF), "allocating pinned memory");
         c->staging = pinned;
         TRY(cuMemAllocHost_v2(&pinned, DEV_FETCH_SLOTS * DEV_FETCH_BYTES), "allocating pinned memory");
         c->slot = pinned;
         for (int i = 0; i < 2; i++)
                 TRY(cuEventCreate(&c->half_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        for (int i = 0; i < DEV_PLACES; i++)
+                TRY(cuEventCreate(&c->place[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        TRY(cuEventCreate(&c->joined, CU_EVENT_DISABLE_TIMING), "creating an event");
         for (int i = 0; i < DEV_FETCH_SLOTS; i++) {
                 TRY(cuEventCreate(&c->slot_ready[i], CU_EVENT_DISABLE_TIMING), "creating an event");
                 TRY(cuEventCreate(&c->slot_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
@@ -537,7 +582,8 @@ static int set_up(CudaDevice *c, Err *e)
 static const DevOps cuda_ops = {
         .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
         .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
-        .settle = cuda_settle, .fetched = cuda_fetched, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
+        .settle = cuda_settle, .fetched = cuda_fetched, .passed = cuda_passed, .upload_ahead = cuda_upload_ahead,
+        .join = cuda_join, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
         .elapsed = cuda_elapsed, .peak = cuda_peak, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
         .capture_end = cuda_capture_end,
         .replay = cuda_replay, .graph_free = cuda_graph_free

@@ -20,6 +20,10 @@ typedef struct DevOps {
         int  (*fetch)(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
         int  (*settle)(Device *d, int slot, Err *e);            /* NULL where copies are done at once */
         int  (*fetched)(Device *d, int slot, void *to, size_t n, Err *e);
+        /* all three NULL where copies are done at once */
+        int  (*passed)(Device *d, int place, Err *e);
+        int  (*upload_ahead)(Device *d, int place, void *to, const void *from, size_t n, Err *e);
+        int  (*join)(Device *d, Err *e);
         int  (*load)(Device *d, const Plan *plan, Err *e);
         int  (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);
         int  (*mark)(Device *d, int i, Err *e);

@@ -161,6 +161,23 @@ int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e)
         return d->ops->fetched(d, slot, to, n, e);
 }
 
+int dev_passed(Device *d, int place, Err *e)
+{
+        return d->ops->passed ? d->ops->passed(d, place, e) : TGC_OK;
+}
+
+int dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e)
+{
+        if (!d->ops->upload_ahead || !n)
+                return dev_upload(d, to, from, n, e);
+        return d->ops->upload_ahead(d, place, to, from, n, e);
+}
+
+int dev_join(Device *d, Err *e)
+{
+        return d->ops->join ? d->ops->join(d, e) : TGC_OK;
+}
+
 int dev_load(Device *d, const Plan *plan, const Program *prog, Err *e)
 {
         if (d->prog)

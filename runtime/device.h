@@ -20,6 +20,7 @@ typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
 enum {
         DEV_FETCH_SLOTS = 16,           /* reads under way at once */
         DEV_FETCH_BYTES = 1024,         /* largest of them */
+        DEV_PLACES = 2,                 /* in the queue, for uploads ahead */
         DEV_MARKS = 8192                /* time stamps */
 };
 
@@ -66,6 +67,13 @@ int  dev_sync(Device *d, Err *e);
 int  dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
 int  dev_settle(Device *d, int slot, Err *e);
 int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
+
+/* Uploads beside the queue.  passed marks where the queue is now, in place 0..DEV_PLACES-1.  upload_ahead copies as
+ * soon as the queue has come to such a mark (a place never marked: at once), whatever was queued after it and leaves
+ * `to` alone; `from` is free on return.  What is queued after join waits for all of them. */
+int  dev_passed(Device *d, int place, Err *e);
+int  dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e);
+int  dev_join(Device *d, Err *e);
 
 /* Make all kernels of `prog` ready, from the plan's compiled code, the disk
  * cache or the plan's source.  One program per device, borrowed until dev_close. */

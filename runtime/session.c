@@ -65,16 +65,20 @@ static int alloc_arenas(Session *s, Err *e)
                 else
                         code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
         }
-        return code ? code : dev_alloc(s->d, sizeof(Rt), &s->rt_mem, e);
+        for (int i = 0; i < 2 && !code; i++)
+                code = dev_alloc(s->d, sizeof(Rt), &s->rt_mem[i], e);
+        return code;
 }
 
 void *ref_mem(const Session *s, Ref r)
 {
         if (r.arena == REF_RT)
-                return s->rt_mem;
+                return s->rt_mem[0];
         char *mem = s->arena[r.arena].mem;
         return mem ? mem + r.offset : 0;
 }
+
+bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
 
 int session_resolve(Session *s, Err *e)
 {
@@ -90,7 +94,8 @@ int session_resolve(Session *s, Err *e)
                 for (int r = 0; r < g->n_run; r++)
                         for (int a = 0; a < s->p.kernel[g->run[r].kernel].n_args; a++) {
                                 Ref ref = g->run[r].arg[a];
-                                if (!(ps->addr[k++] = ref_mem(s, ref)) && s->p.arena[ref.arena].size &&
+                                void *mem = ref.arena == REF_RT ? s->rt_mem[is_update(g)] : ref_mem(s, ref);
+                                if (!(ps->addr[k++] = mem) && s->p.arena[ref.arena].size &&
                                     strcmp(s->p.arena[ref.arena].name, "gsum"))
                                         ps->lacks = ref.arena;
                         }
@@ -188,7 +193,7 @@ int session_open(Session **out, const Plan *plan, const SessionOptions *o, Err *
         if (!s)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a session");
         s->plan = plan;
-        s->rt_changed = true;
+        session_rt_changed(s);
         s->rt.n_micro = 1;
         s->rt.top_p = 1;
         s->rt.repeat_penalty = 1;
@@ -211,8 +216,8 @@ void session_close(Session *s)
         for (int i = 0; s->arena && i < s->p.n_arenas; i++)
                 if (!s->arena[i].borrowed)
                         dev_free(s->d, s->arena[i].mem, s->p.arena[i].size);
-        if (s->d)
-                dev_free(s->d, s->rt_mem, sizeof(Rt));
+        for (int i = 0; i < 2 && s->d; i++)
+                dev_free(s->d, s->rt_mem[i], sizeof(Rt));
         dev_close(s->d);
         manifest_free(&s->m);
         program_free(&s->p);
@@ -249,14 +254,14 @@ Rt *session_rt(Session *s)
 
 void session_rt_changed(Session *s)
 {
-        s->rt_changed = true;
+        s->rt_changed[0] = s->rt_changed[1] = true;
 }
 
 void set_seed(Session *s, uint64_t seed)
 {
         s->rt.seed[0] = (unsigned)seed;
         s->rt.seed[1] = (unsigned)(seed >> 32);
-        s->rt_changed = true;
+        session_rt_changed(s);
 }
 
 int session_sync(Session *s, Err *e)
@@ -296,7 +301,7 @@ int find_io(Session *s, const char *prog, const char *io, const Io **out, void *
         return TGC_OK;
 }
 
-static int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e)
+int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e)
 {
         const Io *x;
         size_t most;
@@ -310,6 +315,7 @@ int session_write(Session *s, const char *prog, const char *io, const void *data
 {
         void *mem;
         int code = io_at(s, prog, io, bytes, &mem, e);
+        s->passed[0] = false;
         return code ? code : dev_upload(s->d, mem, data, bytes, e);
 }
 
@@ -363,14 +369,16 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
         if (B < 1 || T < 1 || B > g->B || T > g->T)
                 return err_set(e, TGC_USAGE, "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name, g->B,
                                g->T, B, T);
-        if ((s->rt.B != B || s->rt.T != T) && strcmp(name, "update")) {        /* which has no use for them: */
-                s->rt.B = B;                                                    /* a step uploads Rt once */
+        int update = is_update(g);
+        if ((s->rt.B != B || s->rt.T != T) && !update) {        /* which has no use for them */
+                s->rt.B = B;
                 s->rt.T = T;
-                s->rt_changed = true;
+                s->rt_changed[0] = true;
         }
-        if (s->rt_changed && (code = dev_upload(s->d, s->rt_mem, &s->rt, sizeof s->rt, e)))
+        s->passed[update] = false;
+        if (s->rt_changed[update] && (code = dev_upload(s->d, s->rt_mem[update], &s->rt, sizeof s->rt, e)))
                 return code;
-        s->rt_changed = false;
+        s->rt_changed[update] = false;
         *out = g;
         return TGC_OK;
 }

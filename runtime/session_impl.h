@@ -38,8 +38,8 @@ struct Session {
         ArenaState *arena;
         ProgState  *prog;
         Rt          rt;
-        bool        rt_changed;
-        void       *rt_mem;
+        bool        rt_changed[2];      /* "update" has an Rt of its own, so that the next step's can be uploaded */
+        void       *rt_mem[2];          /* while it runs */
         /* inference: pos tokens are in the cache, then one is pending for each of B sequences */
         int         B, pos;
         bool        has_pending;
@@ -49,12 +49,16 @@ struct Session {
         bool        grads_summed;       /* the last step had several micro-steps: its gradients lie in gsum */
         Flight      flight[N_FLIGHTS];
         int         first_flight, n_flights;
+        bool        passed[2];          /* device.h's place: since then nobody has touched what "step" reads of the */
+                                        /* host; or the Rt of "update" */
 };
 
 void set_seed(Session *s, uint64_t seed);
 int  find_prog(Session *s, const char *name, const Prog **g, Err *e);
 int  find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e);
+int  io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);      /* checks bytes */
 void *ref_mem(const Session *s, Ref r);
+bool is_update(const Prog *g);
 int  session_resolve(Session *s, Err *e);               /* recompute addresses after an arena has moved */
 int  session_sum_grads(Session *s, Err *e);             /* the first time: memory for sums over micro-steps */
 int  session_load_weights(Session *s, Err *e);          /* session_param.c: fill w, and p if there is one */

@@ -32,7 +32,7 @@ static void set_pos(Session *s)
 {
         for (int b = 0; b < TGC_MAX_BATCH; b++)
                 s->rt.pos[b] = b < s->B ? s->pos : 0;
-        s->rt_changed = true;
+        session_rt_changed(s);
 }
 
 static int check_ids(const Session *s, const int *ids, size_t n, Err *e)

@@ -58,6 +58,28 @@ static int take_float(Session *s, int slot, bool present, float *x, Err *e)
         return present ? dev_fetched(s->d, slot, x, sizeof *x, e) : TGC_OK;
 }
 
+/* What the next step (place 0) or update (1) reads of the host is uploaded beside the kernels that still run: the
+ * step's beside the last update's, the update's beside the step's. */
+static int upload_ahead(Session *s, int place, void *to, const void *from, size_t n, Err *e)
+{
+        int code = s->passed[place] ? TGC_OK : dev_passed(s->d, place, e);
+        s->passed[place] = true;
+        return code ? code : dev_upload_ahead(s->d, place, to, from, n, e);
+}
+
+static int upload_rt(Session *s, int place, Err *e)
+{
+        s->rt_changed[place] = false;
+        return upload_ahead(s, place, s->rt_mem[place], &s->rt, sizeof s->rt, e);
+}
+
+static int batch_ahead(Session *s, const char *io, const int *data, size_t n, Err *e)
+{
+        void *mem;
+        int code = io_at(s, "step", io, n * sizeof *data, &mem, e);
+        return code ? code : upload_ahead(s, 0, mem, data, n * sizeof *data, e);
+}
+
 static int write_batch(Session *s, const char *prog, const int *ids, const int *targets, size_t n, Err *e)
 {
         int code = session_write(s, prog, "ids", ids, n * sizeof *ids, e);
@@ -86,15 +108,20 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         uint64_t counted = count_targets(in->targets + m * n, n);
         int slot = slot_of(s, f, m % RING * 2), code;
 
+        s->rt.B = in->B;
+        s->rt.T = in->T;
         s->rt.micro = m;
         s->rt.share = f->share[m % RING] = (float)((double)counted / (double)f->tokens);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
-        s->rt_changed = true;
-        if ((code = write_batch(s, "step", in->ids + m * n, in->targets + m * n, n, e))
-            || (code = session_run(s, "step", in->B, in->T, e))
+        session_rt_changed(s);
+        if ((code = batch_ahead(s, "ids", in->ids + m * n, n, e))
+            || (code = batch_ahead(s, "targets", in->targets + m * n, n, e)) || (code = upload_rt(s, 0, e))
+            || (code = dev_join(s->d, e)) || (code = session_run(s, "step", in->B, in->T, e))
             || (in->n_micro > 1 && program_find(&s->p, "add_grads") && (code = session_run(s, "add_grads", 1, 1, e)))
+            || (code = dev_passed(s->d, 0, e))
             || (code = fetch_io(s, "step", loss_io(s, "step"), slot, true, &f->has_loss, e)))
                 return code;
+        s->passed[0] = true;
         return fetch_io(s, "step", "aux_loss", slot + 1, true, &f->has_aux, e);
 }
 
@@ -131,9 +158,12 @@ static int queue_update(Session *s, Flight *f, Err *e)
                 return code;
         if ((bad = prog_io(g, "bad")) && (code = dev_clear(s->d, ref_mem(s, bad->at), 4, e)))
                 return code;
-        if ((code = session_run(s, "update", 1, 1, e)) || (!act && (code = settle_micro(s, f, micro, e)))
+        if ((code = upload_rt(s, 1, e)) || (code = dev_join(s->d, e)) || (code = session_run(s, "update", 1, 1, e))
+            || (code = dev_passed(s->d, 1, e)) || (!act && (code = settle_micro(s, f, micro, e)))
             || (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), !act, &f->has_norm, e)))
                 return code;
+        s->passed[0] = s->passed[0] && !act;
+        s->passed[1] = true;
         return fetch_io(s, "update", "bad", slot_of(s, f, SLOT_BAD), !act, &f->has_bad, e);
 }
 
@@ -236,7 +266,7 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
         s->rt.n_micro = 1;
         s->rt.share = 1;
         s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
-        s->rt_changed = true;
+        session_rt_changed(s);
         if ((code = write_batch(s, "eval", ids, targets, n, e)) || (code = session_run(s, "eval", B, T, e))
             || (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 return code;

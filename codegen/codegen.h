@@ -104,6 +104,7 @@ typedef struct Piece {
         int         threads, smem, min_blocks, n_args;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait */
+        bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
@@ -202,6 +203,7 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
+        bool        alone;              /* of Piece */
         double      us, flops, bytes;   /* us: of Piece */
 } Build;
 

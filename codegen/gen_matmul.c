@@ -50,6 +50,8 @@ const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, 
                 const Tile *t = &tiles[i];
                 if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
                         continue;
+                if (t->cls[1] && tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0')
+                        continue;
                 for (int s = 1; s == 1 || (splits && s <= MOST_SPLITS && K / s >= LEAST_K); s++) {
                         double us = tile_time(t, M, N, K, batch, s);
                         if (!best || us < least)
@@ -274,6 +276,7 @@ static void matmul(Emit *e, const Group *gr)
         b.threads = t->threads;
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
+        b.alone = t->cls[1];
         const char *type = c_type(a.dt);
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };

@@ -116,7 +116,7 @@ static bool may_join(const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->waits && !p->on90.threads && room > 0 &&
+        return !p->waits && !p->alone && !p->on90.threads && room > 0 &&
                room <= (is_light(p) ? LIGHT_THREADS / p->threads : TILE_BLOCKS);
 }
 

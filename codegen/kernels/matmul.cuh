@@ -89,6 +89,7 @@ typedef WTile<128, 256, 32, 2, 4, 4, 1, 1> W128x256x32;
 typedef WTile<128, 192, 32, 2, 4, 4, 2, 1> W128x192x32;
 typedef WTile<128, 128, 64, 2, 4, 3, 2, 0> W128x128x64;
 typedef WTile< 64, 128, 64, 2, 2, 4, 2, 0> W64x128x64;
+typedef WTile< 64, 128, 64, 2, 2, 3, 3, 0> W64x128x64_3;
 typedef WTile< 64,  64, 64, 2, 2, 4, 3, 0> W64x64x64;
 typedef FTile<128, 128,  8, 4, 2, 2> F128x128x8;
 typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;

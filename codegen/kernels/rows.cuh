@@ -307,8 +307,9 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (x.has(i)) {
-                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[HOLD ? i : 0], g_ahead[AHEAD ? i : 0]);
-                                        reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
+                                        const int k = AHEAD ? i : 0;
+                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[k], g_ahead[k]);
+                                        reads[k].get(tail, x.row, x.col(i));
                                 }
                 }
                 norm_stats<KIND>(x, eps, red, mean, rstd);

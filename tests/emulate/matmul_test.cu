@@ -316,6 +316,7 @@ static void matmul_cases()
         matmul_transposes<bf16, H128x128x64, 2, 1>(1, 131, 65);
         matmul_transposes<bf16, W128x128x64, 8, 4>(132, 12, 100);
         matmul_transposes<bf16, W64x128x64, 16, 8>(72, 136, 200);
+        matmul_transposes<bf16, W64x128x64_3, 16, 8>(72, 136, 200);
         matmul_transposes<bf16, W64x64x64, 16, 8>(72, 72, 328);
         matmul_transposes<f16, W64x64x64, 4, 2>(66, 70, 34);
         matmul_transposes<f16, W128x128x64, 4, 2>(66, 130, 34);

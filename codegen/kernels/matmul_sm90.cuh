@@ -49,7 +49,9 @@ struct STile {
         static constexpr int MINB = 1, THREADS = 128 * 3;
         static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
-        static constexpr int SMEM = STAGES * STAGE + 2 * STAGES * 8;
+        static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8;
+        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128;   /* a warp's for its tail; where they begin */
+        static constexpr int SMEM = SHARE == 1 ? PANELS + 8 * PANEL : RING;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
@@ -267,6 +269,125 @@ TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long 
         }
 }
 
+/* ---- the tail of those that take turns --------------------------------------------- */
+
+/* Nothing is computed from a read before this. */
+template <class Reads>
+TGC_DEV void hold_reads(Reads &r)
+{
+        if constexpr (Reads::ROWS > 0) {
+                unsigned (&w)[sizeof r / 4] = reinterpret_cast<unsigned (&)[sizeof r / 4]>(r);
+#pragma unroll
+                for (int i = 0; i < (int)(sizeof r / 4); i++)
+                        asm volatile("" : "+r"(w[i]));
+        }
+}
+
+/* MmaTail for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of which a lane
+ * then has eight neighbours of two rows, and eight lanes a whole 128-byte line of 16-bit values.  (Lanes that trade
+ * reach half of that.)
+ *
+ * A panel is two planes of 8 rows x 128 bytes, of columns 0 to 3 and 4 to 7 of every eight.  Eight columns' 16 bytes
+ * stand at chunk ^ row, in the second plane ^ 4 as well: no two lanes of an access meet in a bank. */
+template <int ROWS, int BN, int SPARE, class Tail>
+struct PanelTail {
+        typedef TailReads<Tail, 8> Reads;
+        static constexpr int STEPS = ROWS * 2 * (BN / 64), COUNT = 2 * STEPS;   /* panels; calls of a lane */
+        static constexpr int FIT = Reads::ROWS ? SPARE / Reads::ROWS : 1;
+        static constexpr int AHEAD = FIT < 4 && Reads::ROWS ? 4 : FIT > COUNT ? COUNT : FIT;
+        Reads reads[AHEAD];
+        const Tail &tail;
+        char *panel;
+        int row0, col0, M, N;
+        bool whole;
+
+        __device__ __forceinline__ PanelTail(const Tail &tail_, char *panel_, int row0_, int col0_, int M_, int N_, bool whole_)
+                : tail(tail_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+
+        static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
+        /* Of call p, the first or second of panel p / 2. */
+        static __device__ __forceinline__ int row(int p) { return p / 4 % ROWS * 64 + p / 2 % 2 * 8 + p % 2 * 4 + lane() / 8; }
+        static __device__ __forceinline__ int col(int p) { return p / (4 * ROWS) * 64 + lane() % 8 * 8; }
+        __device__ __forceinline__ bool inside(int p) const
+        {
+                return whole || (row0 + row(p) < M && col0 + col(p) < N);
+        }
+        __device__ __forceinline__ void get_rows(int p)
+        {
+                if (inside(p))
+                        reads[p % AHEAD].get_rows(tail, row0 + row(p), col0 + col(p));
+        }
+        __device__ __forceinline__ void get_cols(int p)
+        {
+                if (inside(p))
+                        reads[p % AHEAD].get_cols(tail, col0 + col(p));
+        }
+        __device__ __forceinline__ void start()
+        {
+#pragma unroll
+                for (int p = 0; p < AHEAD; p++)
+                        get_rows(p);
+        }
+        __device__ __forceinline__ void put(const float (&acc)[ROWS][BN / 8][4], int s) const
+        {
+                const int g = lane() / 4, t = lane() % 4, c = s / (2 * ROWS), i = s / 2 % ROWS, h = s % 2;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                        *(float2 *)(panel + t / 2 * 1024 + g * 128 + (j ^ g ^ t / 2 * 4) * 16 + t % 2 * 8) =
+                                make_float2(acc[i][c * 8 + j][2 * h], acc[i][c * 8 + j][2 * h + 1]);
+        }
+        __device__ __forceinline__ void get(float (&v)[8], int half) const
+        {
+                const int r = half * 4 + lane() / 8, at = lane() % 8 ^ r;
+                load<4>(reinterpret_cast<float (&)[4]>(v[0]), (const float *)(panel + r * 128 + at * 16));
+                load<4>(reinterpret_cast<float (&)[4]>(v[4]), (const float *)(panel + 1024 + r * 128 + (at ^ 4) * 16));
+        }
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
+        {
+                get_cols(0);
+                if (Reads::ROWS)
+                        get_cols(1);
+#pragma unroll
+                for (int s = 0; s < STEPS; s++) {
+                        put(acc, s);
+                        __syncwarp();
+                        if (Reads::ROWS && s + 1 < STEPS) {
+                                get_cols(2 * s + 2);
+                                get_cols(2 * s + 3);
+                        }
+#pragma unroll
+                        for (int p = 2 * s; p < 2 * s + 2; p++) {
+                                float v[8];
+                                get(v, p % 2);
+                                if (p % 2)
+                                        __syncwarp();
+                                hold_reads(reads[p % AHEAD]);
+                                if (inside(p))
+                                        reads[p % AHEAD].call(tail, row0 + row(p), col0 + col(p), v);
+                                if (p + AHEAD < COUNT)
+                                        get_rows(p + AHEAD);
+                        }
+                        if (!Reads::ROWS && s + 1 < STEPS && (s + 1) % (2 * ROWS) == 0)
+                                get_cols(2 * s + 2);
+                }
+        }
+};
+
+/* Which of the two, of a consumer's warp: beside 192 sums there are no registers for a panel's rows and for reads (the
+ * residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
+template <class Tile, int MI, int SPARE, class Tail,
+          bool PANEL = Tile::SHARE == 1 && Tail::MAXV == 8 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0)>
+struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
+        __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
+                : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+};
+template <class Tile, int MI, int SPARE, class Tail>
+struct Ends<Tile, MI, SPARE, Tail, true> : PanelTail<MI, Tile::BN, SPARE, Tail> {
+        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
+                : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (threadIdx.x / 32 - 4) * Tile::PANEL,
+                                                       row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+};
+
 /* Reads of a tail start this many steps before the end of a tile: two microseconds or more. */
 enum { EARLY = 4 };
 
@@ -294,8 +415,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                         bar_sync(1 + (i & 1), 256);
                 float acc[MI][Tile::BN / 8][4];
                 const auto &tail = work.tail_of(p, i);
-                MmaTail<MI, Tile::BN, 64, SPARE, typename Work::End> ends(tail, p.m + row0, p.n, M, N,
-                                                                          M % Tile::BM == 0 && N % Tile::BN == 0);
+                Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
                 const int steps = p.kt1 - p.kt0, early = steps < EARLY ? 0 : steps - EARLY;
                 const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
                 const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;

@@ -272,9 +272,9 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         b.flops = 12.0 * (double)n;
         if (cuda) {
                 build_line(&b, "const Grads grads = %s;", g);
-                build_line(&b, split ? "const SplitParams param = { a.%s, a.%s };" : "const Params<%s> param = { a.%s, %s };",
+                build_line(&b, split ? "const SplitParams params = { a.%s, a.%s };" : "const Params<%s> params = { a.%s, %s };",
                            split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
-                build_line(&b, "adamw_task<256>(rt, param, a.%s, a.%s, grads, %lldll, a.%s, a.%s, tile);", m, v,
+                build_line(&b, "adamw_task<256>(rt, params, a.%s, a.%s, grads, %lldll, a.%s, a.%s, tile);", m, v,
                            (long long)n_decay, nm, bd);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {

@@ -20,9 +20,9 @@
 #include <string.h>
 
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
- * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor.  A
- * kernel with more shared memory than LIGHT_SMEM keeps tiles in registers, and is joined only by
- * blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
+ * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor, twice that for one token, where
+ * blocks do nothing but stream weights.  A kernel with more shared memory than LIGHT_SMEM keeps tiles in registers,
+ * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
 enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250 };
 
 typedef struct Team { int level, *member, n, blocks, room, threads, args; double us; } Team;
@@ -112,12 +112,17 @@ static int room_of(const Launch *l)
         return (int)((blocks * 2 + p->min_blocks - 1) / p->min_blocks);
 }
 
-static bool may_join(const Launch *l)
+static int light_threads(const Emit *e)
+{
+        return e->most_b * e->most_t == 1 ? 2 * LIGHT_THREADS : LIGHT_THREADS;
+}
+
+static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
         return !p->waits && !p->alone && !p->on90.threads && room > 0 &&
-               room <= (is_light(p) ? LIGHT_THREADS / p->threads : TILE_BLOCKS);
+               room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */
@@ -133,12 +138,12 @@ static bool has_room(const Steps *s, const Team *t, int i)
         int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
-                if (!may_join(m) || !agree(m->piece[0], l->piece[0]))
+                if (!may_join(s->e, m) || !agree(m->piece[0], l->piece[0]))
                         return false;
                 light &= is_light(m->piece[0]);
         }
         return t->args + l->n_args <= MOST_ARGS &&
-               t->room + room_of(l) <= (light ? LIGHT_THREADS / threads : TILE_BLOCKS);
+               t->room + room_of(l) <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
 }
 
 /* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
@@ -147,7 +152,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         const Launch *l = &s->e->launch[i];
         double us = l->piece[0]->us, least = 0;
         Team *t = NULL;
-        for (int v = lo; v <= hi && may_join(l) && !(t && least <= 0); v++)
+        for (int v = lo; v <= hi && may_join(s->e, l) && !(t && least <= 0); v++)
                 for (int k = 0; k < s->n_teams; k++)
                         if (s->team[k].level == v && (!t || us - s->team[k].us < least) && has_room(s, &s->team[k], i))
                                 t = &s->team[k], least = us - t->us;
@@ -176,7 +181,7 @@ static void make_teams(Steps *s)
                 for (int j = 0; j < i; j++)
                         if (s->waits[i * s->n + j] && s->level[j] >= first)
                                 first = s->level[j] + 1;
-                place(s, i, first, s->late[i], may_join(&s->e->launch[i]) ? s->late[i] : first);
+                place(s, i, first, s->late[i], may_join(s->e, &s->e->launch[i]) ? s->late[i] : first);
         }
 }
 

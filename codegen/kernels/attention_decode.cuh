@@ -36,7 +36,8 @@ struct AttDecodeShape {
         static constexpr int WARPS = Tile::THREADS / 32;
         static constexpr int KEYS = 32 / L::LANES;                      /* keys a warp reads at once */
         static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
-        static constexpr int UNROLL = Tile::ROWS * CV <= 32 ? 4 : 2;    /* such reads in flight      */
+        /* such reads in flight; of one row, as many as leave registers for the blocks of the next launch */
+        static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8 : Tile::ROWS * CV <= 32 ? 4 : 2;
         static constexpr int STEP = WARPS * KEYS * UNROLL;
         static constexpr int SMEM = WARPS * Tile::ROWS * att_record<Att>() * 4;
 };

@@ -396,7 +396,7 @@ static void backward(Emit *e, const Group *gr)
         b.bytes = att_bytes(&t, 2, 0);
         bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
         if (sm90) {
-                b.on90 = (On90){ .threads = 128, .grid = "1" };
+                b.on90 = (On90){ .threads = 128, .grid = "0" };
                 text_add(&b.body, "#ifndef TGC_SM90A\n");
         }
         build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);

@@ -125,7 +125,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
         if (ACC & ACC_GAIN)
                 norm_grad_flush<N, THREADS>(acc_g, dgain + (long long)tile * N, (float *)(smem + ROW_SMEM));
         if (ACC & ACC_BIAS)
-                norm_grad_flush<N, THREADS>(acc_b, dbias + (long long)tile * N, (float *)(smem + ROW_SMEM) + N);
+                norm_grad_flush<N, THREADS>(acc_b, dbias + (long long)tile * N, (float *)(smem + ROW_SMEM));
 }
 
 #endif

@@ -38,6 +38,23 @@ double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, 
         return us;
 }
 
+enum { SHORT_US = 15 };
+
+/* The same for choosing among short 16-bit products, all of whose tiles run at once: together they take less than
+ * one after the other, and each at least 3.35 ns for one of K.  schedule.c may join them with others, so
+ * multiprocessors left idle are worth something: 1152x384x1536 beside 1536x384x1152 takes 7.8 us in 54 tiles of
+ * 64x128, 10.3 in 108 of 64x64. */
+static double short_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
+{
+        int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch, most = (tiles + SMS - 1) / SMS;
+        double us = tile_time(t, M, N, K, batch, 1), n = (double)most;
+        double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700;    /* wgmma, mma */
+        if (*t->cls == 'F' || M <= 64 || us >= SHORT_US || most > t->min_blocks)
+                return us;
+        us = (double)K * (ps > least ? ps : least) * 1e-6 + n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
+        return 2 + us - 0.4 * us * (1 - (double)tiles / (n * SMS));
+}
+
 /* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
 enum { MOST_SPLITS = 16, LEAST_K = 128, BLOCK_BYTES = 99 * 1024 };
 
@@ -50,10 +67,13 @@ const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, 
                 const Tile *t = &tiles[i];
                 if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
                         continue;
-                if (t->cls[1] && tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0')
+                if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
+                                  tile_time(t, M, N, K, batch, 1) >= SHORT_US))
                         continue;
-                for (int s = 1; s == 1 || (splits && s <= MOST_SPLITS && K / s >= LEAST_K); s++) {
-                        double us = tile_time(t, M, N, K, batch, s);
+                if (*t->name == 'H' && t->bm < 64 && M > 64)    /* mma's, for a few tokens */
+                        continue;
+                for (int s = 1; s == 1 || (splits && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++) {
+                        double us = s > 1 ? tile_time(t, M, N, K, batch, s) : short_time(t, M, N, K, batch);
                         if (!best || us < least)
                                 best = t, least = us, parts = s;
                 }

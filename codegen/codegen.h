@@ -86,8 +86,9 @@ typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } S
 typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
 
 /* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
- * multiprocessor, at most `grid` of them; or `grid` in clusters of `cluster`.  threads 0: as everywhere. */
-typedef struct On90 { int threads, smem; const char *grid; int cluster; } On90;
+ * multiprocessor, at most `grid` of them, an even number where they work in pairs; or `grid` in clusters of `cluster`.
+ * threads 0: as everywhere. */
+typedef struct On90 { int threads, smem; const char *grid; int cluster; bool pairs; } On90;
 
 /* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
 typedef struct Work { Dim elems; int size; const char *keep; } Work;

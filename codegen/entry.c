@@ -132,10 +132,11 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
 static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
 {
         int threads90 = l->piece[0]->on90.threads;
+        const char *pairs = l->piece[0]->on90.pairs ? " __cluster_dims__(2, 1, 1)" : "";
         text_add(t, "extern \"C\" __global__ void");
         if (threads90)
-                text_add(t, "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
-                         threads90, threads, min_blocks);
+                text_add(t, "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)%s\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
+                         threads90, pairs, threads, min_blocks);
         else
                 text_add(t, " __launch_bounds__(%d, %d)\n", threads, min_blocks);
         text_add(t, "\1(const Rt *rt");

@@ -87,7 +87,7 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
                 return false;
         b->include = "attend_sm90";
         b->on90 = (On90){ (int)warps * 32, (int)((warps + CLUSTER) * queries * record * 4),
-                          arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)), CLUSTER };
+                          arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)), CLUSTER, false };
         text_add(&b->decl, "#ifdef TGC_SM90A\n");
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!b->smem)

@@ -79,7 +79,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                         t = &rows[i];
         int64_t T = dim_most(e, q->dim[1]), bm = 64 * t->groups, heads = dim_most(e, q->dim[0]) * q->dim[2].n;
         b->include = "attention_sm90";
-        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)(heads * ((T + bm - 1) / bm))), 0 };
+        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)(heads * ((T + bm - 1) / bm))), 0, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");
@@ -121,7 +121,7 @@ void att90_grad(Build *b, Ref r, bool kv, const char *sums)
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v"), *mg = att90_map(b, n->in[5], "map_g");
         b->include = "attention_grad_sm90";
-        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)grad_blocks(e, n, n->in[kv])), 0 };
+        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)grad_blocks(e, n, n->in[kv])), 0, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s };", mq, mk, mv, mg);
         build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, "

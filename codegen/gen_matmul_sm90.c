@@ -10,6 +10,7 @@
  *              matmul_task<bf16, W128x128x64, ...>(a.x, ...);
  *      #endif */
 #include "codegen.h"
+#include <string.h>
 
 /* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c). */
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256 };
@@ -103,12 +104,14 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
                         w = { p->w, p->dt, p->tb ? p->N : p->K, p->tb ? p->K : p->N, p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
-        const char *how = arena_fmt(e->tmp, "<%s, %s, %s, %s", c_type(p->dt), t->name, p->ta ? "true" : "false",
-                                   p->tb ? "true" : "false");
+        bool pairs = t->share == 1 && (p->M + t->bm - 1) / t->bm % 2 == 0;      /* S128x128t becomes S128x128p */
+        const char *how = arena_fmt(e->tmp, "<%s, %.*s%s, %s, %s", c_type(p->dt), (int)strlen(t->name) - pairs, t->name,
+                                    pairs ? "p" : "", p->ta ? "true" : "false", p->tb ? "true" : "false");
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long M = p->M, N = p->N, K = p->K, n = tiles90(t, p);
         b->include = "matmul_sm90";
-        b->on90 = (On90){ t->threads, t->smem + (sums ? ROW_SUMS_SMEM : 0), arena_fmt(e->tmp, "%lld", n * splits), 0 };
+        b->on90 = (On90){ .threads = t->threads, .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
+                          .grid = arena_fmt(e->tmp, "%lld", n * splits), .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (splits > 1)
                 build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, "

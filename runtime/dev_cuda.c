@@ -399,8 +399,8 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
                 if (def->cluster90)
                         attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_CLUSTER,
                                                               .value = { .cluster = { def->cluster90, 1, 1 } } };
-                else
-                        grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms;
+                else                            /* an even number: some work in pairs */
+                        grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms & ~1u;
         }
         CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
         CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)

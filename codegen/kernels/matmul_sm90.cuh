@@ -32,6 +32,11 @@
  *                      a parity tells only neighbouring rounds of a stage apart, so nobody may
  *                      wait for a stage while the round before is still to come.
  *
+ * In pairs (S...p) two blocks of a cluster take tiles one above the other, which multiply the same part of B: each
+ * block loads every other box of it into both.  A stage is empty when the warps of both blocks are done with it.
+ * Without that 128x128 tiles ask for more than the 48 bytes a clock that L2 gives a multiprocessor.  An even number of
+ * rows of tiles; the kernel has __cluster_dims__(2, 1, 1); first is blockIdx.x and step gridDim.x, an even number.
+ *
  * So that a tail does not wait for memory, its reads start EARLY steps before its products end, as many as there are
  * registers left. */
 #ifndef TGC_MATMUL_SM90_CUH
@@ -43,9 +48,10 @@
 /* ---- tile shapes -------------------------------------------------------- */
 
 /* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns. */
-template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2>
+template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false>
 struct STile {
         static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_;
+        static constexpr bool PAIR = PAIR_;
         static constexpr int MINB = 1, THREADS = 128 * 3;
         static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
@@ -65,6 +71,9 @@ typedef STile<256, 128, 2, 4> S256x128;
 typedef STile<128, 128, 2, 6> S128x128;
 typedef STile<128, 128, 1, 6> S128x128t;
 typedef STile<128, 192, 1, 5> S128x192t;
+/* The same in pairs. */
+typedef STile<128, 128, 1, 6, 0, true> S128x128p;
+typedef STile<128, 192, 1, 5, 0, true> S128x192p;
 
 /* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
 
@@ -152,6 +161,16 @@ struct Ring {
         __device__ __forceinline__ char *a() const { return smem + stage * Tile::STAGE; }
         __device__ __forceinline__ char *b() const { return a() + Tile::A_BYTES; }
         __device__ __forceinline__ void wait_full() const { ring_wait(full(stage), round); }
+        /* A warp is done with stage s. */
+        __device__ __forceinline__ void leave(int s, int lane) const
+        {
+                if constexpr (Tile::PAIR) {
+                        if (lane < 2)
+                                mbarrier_arrive_cluster(empty(s), lane);
+                } else if (lane == 0) {
+                        mbarrier_arrive(empty(s));
+                }
+        }
         __device__ __forceinline__ bool is_full() const { return mbarrier_try_wait(full(stage), round); }
         /* In the first round nothing is to be waited for: a fresh barrier counts the phase before its first,
          * which has the other parity, as done. */
@@ -184,14 +203,19 @@ struct Loader {
         static constexpr int REGS = 40;
         const void *a, *b;              /* maps */
 
-        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K. */
-        template <bool KMAJOR, int BOXES>
-        static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar, int first, int k0)
+        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
+         * blocks of the pair. */
+        template <bool KMAJOR, int BOXES, bool HALF>
+        static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar, int first, int k0, int from)
         {
 #pragma unroll 1
-                for (int j = 0; j < BOXES; j++)
-                        tma_load_2d(panel + j * 8192, map, bar, KMAJOR ? k0 : first + 64 * j,
-                                    KMAJOR ? first + 64 * j : k0);
+                for (int j = from; j < BOXES; j += HALF ? 2 : 1) {
+                        const int x = KMAJOR ? k0 : first + 64 * j, y = KMAJOR ? first + 64 * j : k0;
+                        if (HALF)
+                                tma_load_2d_multicast(panel + j * 8192, map, bar, x, y, 3);
+                        else
+                                tma_load_2d(panel + j * 8192, map, bar, x, y);
+                }
         }
 
         /* One thread. */
@@ -206,8 +230,9 @@ struct Loader {
                                 Mbar *bar = ring.full(ring.stage);
                                 ring.wait_empty();
                                 mbarrier_expect_tx(bar, Tile::STAGE);
-                                load<!TRANS_A, Tile::BM / 64>(ring.a(), a, bar, p.m, kt * 64);
-                                load<TRANS_B, Tile::BN / 64>(ring.b(), b, bar, p.n, kt * 64);
+                                load<!TRANS_A, Tile::BM / 64, false>(ring.a(), a, bar, p.m, kt * 64, 0);
+                                load<TRANS_B, Tile::BN / 64, Tile::PAIR>(ring.b(), b, bar, p.n, kt * 64,
+                                                                         Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
                                 ring.next();
                         }
         }
@@ -252,8 +277,8 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
                 }
         wgmma_commit();
         wgmma_wait<1>();
-        if (k > 0 && lane == 0)
-                mbarrier_arrive(ring.empty(ring.before(1)));
+        if (k > 0)
+                ring.leave(ring.before(1), lane);
         ring.next();
 }
 
@@ -433,8 +458,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                 if (Tile::SHARE == 1 && work.get(i + 1, next))
                         bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();
-                if (lane == 0)
-                        mbarrier_arrive(ring.empty(ring.before(1)));
+                ring.leave(ring.before(1), lane);
 #pragma unroll
                 for (int m = 0; m < MI; m++)
                         wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
@@ -468,7 +492,7 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
                         mbarrier_init(ring.full(s), 1);
-                        mbarrier_init(ring.empty(s), 4 * Tile::SHARE);
+                        mbarrier_init(ring.empty(s), 4 * Tile::SHARE * (Tile::PAIR ? 2 : 1));
                 }
                 fence_barrier_init();
                 fence_proxy_async();
@@ -480,6 +504,8 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 }
         }
         __syncthreads();
+        if (Tile::PAIR)
+                cluster_sync();                 /* the other block's barriers are there */
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<Load::REGS>();
                 if (threadIdx.x == 0)
@@ -490,6 +516,8 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N, rows);
         }
         __syncthreads();
+        if (Tile::PAIR)
+                cluster_sync();                 /* and are no longer needed */
         if (threadIdx.x == 0)
                 for (int s = 0; s < 2 * Tile::STAGES; s++)
                         mbarrier_inval(ring.full(s));

@@ -39,11 +39,12 @@ TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes)
                      :: "r"(smem_addr(bar)), "r"(bytes) : "memory");
 }
 
-/* Arrive at the same barrier in block `rank` of the cluster. */
+/* Arrive at the same barrier in block `rank` of the cluster: after reads of shared memory, as wgmma's, that are done.
+ * (Ordering earlier writes for the other block would take .release.cluster, a fence that waits for all of them.) */
 TGC_DEV void mbarrier_arrive_cluster(Mbar *bar, unsigned rank)
 {
         asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; "
-                     "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r]; }"
+                     "mbarrier.arrive.shared::cluster.b64 _, [r]; }"
                      :: "r"(smem_addr(bar)), "r"(rank) : "memory");
 }
 

@@ -123,7 +123,7 @@ enum Mode { PERSISTENT, ADDED /* ws is the residual */, SPLIT, SUMMED, SUMMED_SP
 struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
+TGC_DEV void one(const Args &g)
 {
         TGC_SMEM(smem);
         const int at = (int)blockIdx.x, step = (int)gridDim.x;
@@ -143,6 +143,14 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g)
                 matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
 }
 
+template <class T, class Tile, bool TA, bool TB, Mode MODE>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g) { one<T, Tile, TA, TB, MODE>(g); }
+template <class T, class Tile, bool TA, bool TB, Mode MODE>
+__global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_pair(Args g)
+{
+        one<T, Tile, TA, TB, MODE>(g);
+}
+
 template <class T>
 __global__ void __launch_bounds__(256) k_split_sum(Args g)
 {
@@ -160,7 +168,11 @@ void launch(Args g, int n, cudaStream_t s)
         const bool split = MODE == SPLIT || MODE == SUMMED_SPLIT;
         const int fit = split || !n ? sms : n, work = split ? tiles * n : tiles;
         const int smem = Tile::SMEM + (MODE == SUMMED || MODE == SUMMED_SPLIT ? ROW_SUMS_SMEM : 0);
-        const auto k = k_one<T, Tile, TA, TB, MODE>;
+        void (*k)(Args);
+        if constexpr (Tile::PAIR)
+                k = k_pair<T, Tile, TA, TB, MODE>;
+        else
+                k = k_one<T, Tile, TA, TB, MODE>;
         g.n = split ? n : tiles;
         CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
         k<<<work < fit ? work : fit, Tile::THREADS, smem, s>>>(g);
@@ -403,6 +415,15 @@ static const Test tests[] = {
         TEST(bf16, S128x256, 0, 0, SUMMED, 200, 328, 200, 0)
         TEST(f16, S128x192, 1, 0, SUMMED, 1000, 1032, 520, 3)
         TEST(bf16, S128x256, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
+        TEST(bf16, S128x128p, 0, 0, PERSISTENT, 256, 128, 64, 0)        /* one pair, one step */
+        TEST(bf16, S128x128p, 0, 1, PERSISTENT, 1000, 1032, 520, 4)
+        TEST(bf16, S128x192p, 0, 1, PERSISTENT, 1000, 1032, 520, 0)
+        TEST(bf16, S128x192p, 1, 1, PERSISTENT, 1000, 1032, 40, 4)
+        TEST(bf16, S128x128p, 0, 0, ADDED, 1000, 1032, 520, 4)
+        TEST(f16, S128x192p, 0, 1, ADDED, 1000, 1032, 2000, 4)
+        TEST(bf16, S128x192p, 1, 0, SPLIT, 240, 264, 1000, 5)
+        TEST(bf16, S128x192p, 1, 0, SUMMED, 1000, 1032, 520, 4)
+        TEST(bf16, S128x192p, 1, 0, SUMMED_SPLIT, 240, 264, 1000, 5)
         TEST(bf16, S128x192t, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
 };
 enum { N_TESTS = sizeof tests / sizeof *tests };
@@ -531,7 +552,8 @@ struct Way { const char *name; Mode mode; int n; Launch *launch; };
 #define WAY(Tile, TA, TB, MODE, n) { #MODE " " #Tile " " #n, MODE, n, launch<bf16, Tile, TA, TB, MODE> },
 #define WAYS(TA, TB, MODE, n) \
         WAY(S128x256, TA, TB, MODE, n) WAY(S128x192, TA, TB, MODE, n) WAY(S256x128, TA, TB, MODE, n) \
-        WAY(S128x128, TA, TB, MODE, n) WAY(S128x128t, TA, TB, MODE, n) WAY(S128x192t, TA, TB, MODE, n)
+        WAY(S128x128, TA, TB, MODE, n) WAY(S128x128t, TA, TB, MODE, n) WAY(S128x192t, TA, TB, MODE, n) \
+        WAY(S128x128p, TA, TB, MODE, n) WAY(S128x192p, TA, TB, MODE, n)
 
 typedef STile<128, 256, 2, 4, 0> S128x256_no_lead;
 static const Way ways_01[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0)

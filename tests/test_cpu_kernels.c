@@ -718,7 +718,7 @@ TEST(buckets_scatter_and_combine)
         float *x = floats(P * N), *y = floats(E * N), *z = floats(T * N), *w = floats(P);
         Io io = { .x0 = x, .y0 = y, .N = N, .n_out = N }, ioz = io;
         ioz.y0 = z;
-        RUN(E, y, E * N, scatter_rows_task(N, perm, offs, tile, &io, head0, tail0));
+        RUN(E, y, E * N, scatter_rows_task(N, perm, offs, 0, tile, &io, head0, tail0));
         RUN(T, z, T * N, combine_task(KK, N, w, tile, &ioz, head0, tail0));
         for (int c = 0; c < N; c++) {
                 for (int e = 0; e < E; e++) {
@@ -727,6 +727,7 @@ TEST(buckets_scatter_and_combine)
                                 s += ids[p] == e ? (double)x[p * N + c] : 0.;
                         NEAR(y[e * N + c], s, 1e-5, "bucket %d", e);
                 }
+                y[(E - 1) * N + c] = 7;         /* a tail that adds is not asked for the empty bucket */
                 for (int t = 0; t < T; t++) {
                         double s = 0.;
                         for (int j = 0; j < KK; j++)
@@ -734,6 +735,8 @@ TEST(buckets_scatter_and_combine)
                         NEAR(z[t * N + c], s, 1e-6, "token %d", t);
                 }
         }
+        scatter_rows_task(N, perm, offs, 1, E - 1, &io, head0, tail0);
+        CHECK(y[(E - 1) * N] == 7 && y[E * N - 1] == 7);
         free(x), free(y), free(z), free(w);
 }
 

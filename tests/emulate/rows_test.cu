@@ -648,6 +648,26 @@ struct AdamwRun {
         }
 };
 
+struct SplitRun {
+        SplitParams split;
+        float *p;
+        int n;
+        bool put;
+        __device__ void operator()(int tile, char *) const
+        {
+                const int i = tile * 256 + (int)threadIdx.x;
+                float v[1];
+                if (i >= n)
+                        return;
+                v[0] = p[i];
+                if (put)
+                        split.put(i, v);
+                else
+                        split.get(v, i);
+                p[i] = v[0];
+        }
+};
+
 /* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split, too. */
 static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
@@ -686,16 +706,16 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p});
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
         const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
-        for (int i = 0; i < n && n_low; i++)
-                split.put(i, (float(&)[1])p[i]);
+        if (n_low)
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, true});
         if (n_low)
                 shell_run<256>(tiles, UPDATE_SMEM,
                                AdamwRun<SplitParams>{rt, split, m.p, v.p, grads, n_decay, norm.p, flag.p});
         else
                 shell_run<256>(tiles, UPDATE_SMEM,
                                AdamwRun<Params<bf16>>{rt, {p.p, low.p}, m.p, v.p, grads, n_decay, norm.p, flag.p});
-        for (int i = 0; i < n && n_low; i++)
-                split.get((float(&)[1])p[i], i);
+        if (n_low)
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, false});
         double total = 0;
         for (int i = 0; i < n; i++)
                 total += (double)g[i] * g[i];

@@ -81,6 +81,8 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
         while (queries < group)
                 queries *= 2;
         int64_t warps = cols / rows * few->split, record = (D + 1) / 2 * 2 + 2;
+        if (w->type.dim[0].n != (group + 2) * D * heads)        /* it makes something else as well */
+                return false;
         if (!one_token(e, q) || n->a.att.mask || n->a.att.p || queries > 8 || e->g->sizes.v[SYM_S] > MOST_KEYS ||
             (group + 2) * D % CLUSTER || cols % rows || D % rows || rows < minv || warps > MOST_WARPS ||
             cols * w->type.dim[1].n * dt_size[w->type.dt] > MOST_W)

@@ -94,6 +94,14 @@ TEST(kernels_under_sanitizers)
         run("sanitized", "4");
 }
 
+/* Its program plays Hopper's clusters, with host threads. */
+TEST(attention_in_clusters)
+{
+        build("-w", "tests/emulate/attend_test.cu -lpthread", "attend");
+        run("attend", "forward");
+        run("attend", "1");
+}
+
 /* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute
  * of compiling.  A random order shows what the forward one hides. */
 TEST(families)

@@ -1,0 +1,268 @@
+/* attend_test.cu: kernels/attend_sm90.cuh without a GPU.
+ *
+ * The emulator runs one block after the other; here the blocks of a cluster are host threads that run
+ * side by side, and what Hopper has for them is played: the cluster's barrier, and stores to another block's shared
+ * memory.  The product is compared with plain loops in double, the attention with attention_decode_task over the
+ * same q and cache.  Cache rows that are not written yet hold NaN. */
+#define TGC_SM90A 1
+#define TGC_PTX_SM90_CUH                /* played below */
+#include "tgc.cuh"
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+enum { CLUSTER = 8 };
+
+/* What the blocks of the cluster that runs have in common. */
+static struct Cluster {
+        std::mutex lock;
+        std::condition_variable news;
+        int arrived, phase[CLUSTER];
+        char *smem[CLUSTER];
+} cluster;
+
+TGC_DEV unsigned cluster_rank() { return blockIdx.x % CLUSTER; }
+
+TGC_DEV void cluster_arrive()
+{
+        __syncthreads();
+        if (threadIdx.x)
+                return;
+        std::lock_guard<std::mutex> held(cluster.lock);
+        cluster.arrived++;
+        cluster.phase[cluster_rank()]++;
+        cluster.news.notify_all();
+}
+
+TGC_DEV void cluster_wait()
+{
+        if (!threadIdx.x) {
+                std::unique_lock<std::mutex> held(cluster.lock);
+                const int all = CLUSTER * cluster.phase[cluster_rank()];
+                if (!cluster.news.wait_for(held, std::chrono::seconds(30), [&] { return cluster.arrived >= all; }))
+                        emu::fail("waits for blocks of its cluster that do not come");
+        }
+        __syncthreads();
+}
+
+TGC_DEV void cluster_sync() { cluster_arrive(); cluster_wait(); }
+
+TGC_DEV void st_cluster(float *p, unsigned rank, float x)
+{
+        *(float *)(cluster.smem[rank] + ((char *)p - emu::self()->block->smem)) = x;
+}
+
+#include "attend_sm90.cuh"
+
+static int failures;
+
+#define CHECK_NEAR(x, y, tol, ...) do { \
+        const double x_ = (x), y_ = (y); \
+        if (!(fabs(x_ - y_) <= (tol))) { \
+                if (failures++ < 20) { \
+                        printf("not ok %s: ", what); \
+                        printf(__VA_ARGS__); \
+                        printf(": %g, not %g\n", x_, y_); \
+                } \
+        } \
+} while (0)
+
+struct Args {
+        const void *w, *x;
+        void *q, *k, *v, *o, *plain;    /* q (H,D); k, v (cap,K,D); o (H,D) */
+        const float *gain, *slopes;
+        const Rt *rt;
+};
+
+/* S: E, Att, EMBED, NORM, Tile, ORDER (which of q, k, v comes first in the product). */
+template <class S> struct Where {
+        typedef typename S::Att A;
+        static constexpr int HD = A::H * A::D, KD = A::K * A::D, N = HD + 2 * KD;
+        static constexpr int Q = S::SWAP ? 2 * KD : 0, K = S::SWAP ? 0 : HD, V = S::SWAP ? KD : HD + KD;
+        typedef AttendColumns<Q, K, V> Columns;
+};
+
+template <class S> struct Row {
+        static constexpr int MAXV = 8, MINV = 1;
+        const Args &a;
+        template <int V> __device__ void operator()(int, int k, float (&v)[V]) const { load<V>(v, (const typename S::E *)a.x + k); }
+};
+
+template <class S> struct Gain {
+        static constexpr int MAXV = 8, MINV = 1;
+        const Args &a;
+        template <int V> __device__ void operator()(int, int k, float (&v)[V]) const
+        {
+                for (int j = 0; j < V; j++)
+                        v[j] *= a.gain[k + j];
+        }
+};
+
+template <class S> struct Made {
+        typedef Where<S> W;
+        typedef typename S::E E;
+        static constexpr int MAXV = 4, MINV = 1;
+        const Args &a;
+        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const
+        {
+                const long at = (long)a.rt->pos[0] * W::KD;
+                if (col >= W::Q && col < W::Q + W::HD)
+                        store<V>((E *)a.q + col - W::Q, v);
+                else if (col >= W::K && col < W::K + W::KD)
+                        store<V>((E *)a.k + at + col - W::K, v);
+                else
+                        store<V>((E *)a.v + at + col - W::V, v);
+        }
+};
+
+template <class E> struct Put {
+        static constexpr int MAXV = 8, MINV = 1;
+        E *p;
+        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const { store<V>(p + col, v); }
+};
+
+template <class S> TGC_DEV AttIn<typename S::E, typename S::Att> operands(const Args &a)
+{
+        typedef Where<S> W;
+        typedef typename S::E E;
+        const int D = S::Att::D;
+        return { (const E *)a.q, (const E *)a.k, (const E *)a.v, { W::HD, W::HD, D }, { 0, W::KD, D }, { 0, W::KD, D }, 0, 0, 0, 1,
+                 a.slopes, 0 };
+}
+
+template <class S> void attend(const Args *a)
+{
+        typedef Where<S> W;
+        TGC_SMEM(smem);
+        Row<S> head = { *a };
+        Made<S> tail = { *a };
+        Put<typename S::E> out = { (typename S::E *)a->o };
+        attend_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns, W::N, S::EMBED, S::NORM, 16>(
+                (const typename S::E *)a->w, S::EMBED, 1e-5f, operands<S>(*a), a->rt, smem, head, tail, out, Gain<S>{ *a });
+}
+
+template <class S> void plain(const Args *a)
+{
+        TGC_SMEM(smem);
+        attention_decode_task<typename S::E, typename S::Att, AttDecode<S::Tile::QUERIES, 1, 64>>(
+                operands<S>(*a), 0, 0, 1, 1, a->rt, (int)blockIdx.x, smem, Put<typename S::E>{ (typename S::E *)a->plain });
+}
+
+/* `n` blocks from `first` on of a launch, side by side. */
+static void run(const char *what, void (*fn)(const Args *), int grid, int first, int n, int threads, int smem, const Args *a)
+{
+        emu::Entry<1> k(what, fn);
+        void *args[1] = { (void *)a };
+        emu::Regions none = { args, 0, 0 };
+        std::vector<std::thread> host;
+        std::vector<emu::Worker *> w;
+        emu::kernels = k.next;
+        for (int i = 0; i < n; i++)
+                w.push_back(emu::worker_get(threads));
+        cluster.arrived = 0;
+        for (int i = 0; i < n && n == CLUSTER; i++)
+                cluster.phase[i] = 0, cluster.smem[i] = w[i]->smem;
+        for (int i = 0; i < n; i++)
+                host.emplace_back([&, i] {
+                        emu::worker_run(w[i], &k, first + i, grid, threads, smem, args, &none, emu::order_from_environment());
+                });
+        for (int i = 0; i < n; i++) {
+                host[i].join();
+                if (w[i]->block.failed && failures++ < 20)
+                        printf("not ok %s: %s\n", what, w[i]->block.message);
+                emu::worker_put(w[i]);
+        }
+        emu::workers_free();
+}
+
+static float noise(unsigned *seed) { return (float)((*seed = *seed * 1664525u + 1013904223u) >> 8) / (1 << 23) - 1; }
+
+template <class S> void test(const char *what)
+{
+        typedef typename S::E E;
+        typedef typename S::Att A;
+        typedef Where<S> W;
+        enum { CAP = 700, C = S::EMBED };
+        const double tol = sizeof(E) == 2 ? 2e-2 : 1e-5;
+        for (int pos : { 0, 1, 7, 63, 200, 650 }) {
+                std::vector<E> w(W::N * C), x(C), q(W::HD), k(CAP * W::KD), v(CAP * W::KD), o(W::HD), plainly(W::HD);
+                std::vector<float> gain(C), slopes(A::H);
+                Rt rt;
+                unsigned seed = pos + 1;
+                memset((void *)&rt, 0, sizeof rt);
+                rt.B = rt.T = 1;
+                rt.pos[0] = pos;
+                for (auto &e : w) from_float(&e, noise(&seed) / 4);
+                for (auto &e : x) from_float(&e, noise(&seed));
+                for (auto &e : gain) e = 1 + noise(&seed) / 4;
+                for (auto &e : slopes) e = (noise(&seed) + 1) / 8;
+                for (int i = 0; i < CAP * W::KD; i++) {
+                        from_float(&k[i], i < pos * W::KD ? noise(&seed) : NAN);
+                        from_float(&v[i], i < pos * W::KD ? noise(&seed) : NAN);
+                }
+                const Args a = { w.data(), x.data(), q.data(), k.data(), v.data(), o.data(), plainly.data(), gain.data(),
+                                 slopes.data(), &rt };
+                for (int h = 0; h < A::K; h++)
+                        run(what, attend<S>, A::K * CLUSTER, h * CLUSTER, CLUSTER, S::Tile::THREADS,
+                            attend_smem<E, A, typename S::Tile>(), &a);
+                for (int h = 0; h < A::K; h++)
+                        run(what, plain<S>, A::K, h, 1, 64, attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
+                double square = 0, mean = 0, norm;
+                for (int i = 0; i < C; i++)
+                        square += (double)to_float(x[i]) * to_float(x[i]), mean += to_float(x[i]);
+                mean = S::NORM == NORM_LAYER ? mean / C : 0;
+                norm = S::NORM == NORM_NONE ? 1 : 1 / sqrt(square / C - mean * mean + 1e-5);
+                for (int n = 0; n < W::N; n++) {
+                        double y = 0;
+                        for (int i = 0; i < C; i++)
+                                y += (double)to_float(w[n * C + i]) * (to_float(x[i]) - mean) * norm *
+                                     (S::NORM == NORM_NONE ? 1 : gain[i]);
+                        const E *got = n >= W::Q && n < W::Q + W::HD ? &q[n - W::Q] : n >= W::K && n < W::K + W::KD
+                                        ? &k[pos * W::KD + n - W::K] : &v[pos * W::KD + n - W::V];
+                        CHECK_NEAR(to_float(*got), y, tol, "column %d at %d", n, pos);
+                }
+                for (int i = 0; i < W::HD; i++)
+                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]), tol, "output %d at %d", i, pos);
+        }
+        printf("ok %s\n", what);
+}
+
+template <int H_, int K_, int D_, int WINDOW_ = 0, bool ALIBI_ = false, int CAP = 0>
+struct Heads : AttBase {
+        static constexpr int D = D_, H = H_, K = K_, VEC = 4, WINDOW = WINDOW_;
+        static constexpr float SCALE = 0.25f, SOFTCAP = CAP;
+        static constexpr bool CAUSAL = true, CACHED = true, ALIBI = ALIBI_;
+};
+
+template <class E_, class Att_, class Tile_, int EMBED_, int NORM_, bool SWAP_ = false>
+struct Case {
+        typedef E_ E;
+        typedef Att_ Att;
+        typedef Tile_ Tile;
+        static constexpr int EMBED = EMBED_, NORM = NORM_;
+        static constexpr bool SWAP = SWAP_;
+};
+
+/* Tiles as gen_attend_sm90.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
+int main()
+{
+        test<Case<float, Heads<2, 2, 16>, AttendTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("one query to a key");
+        test<Case<float, Heads<4, 2, 16>, AttendTile<8, 64, 4, 1, 2>, 64, NORM_RMS>>("two queries to a key");
+        test<Case<float, Heads<4, 2, 16, 8>, AttendTile<8, 64, 4, 1, 2>, 64, NORM_RMS, true>>("a window, keys first");
+        test<Case<float, Heads<4, 2, 32, 40, false, 50>, AttendTile<8, 128, 4, 1, 2>, 64, NORM_NONE>>("a window and a soft cap");
+        test<Case<float, Heads<2, 2, 16, 0, true>, AttendTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("slopes");
+        test<Case<float, Heads<4, 1, 16>, AttendTile<8, 96, 4, 1, 4>, 96, NORM_LAYER>>("four queries to the key");
+        test<Case<float, Heads<3, 1, 16>, AttendTile<8, 160, 2, 1, 4>, 64, NORM_RMS>>("three queries to the key");
+        test<Case<bf16, Heads<2, 2, 64>, AttendTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>("heads of 64 in bf16");
+        test<Case<bf16, Heads<2, 2, 48>, AttendTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>("heads of 48 in bf16");
+        test<Case<float, Heads<2, 2, 16>, AttendTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>("two warps share K");
+        if (failures)
+                printf("%d failures\n", failures);
+        return failures != 0;
+}

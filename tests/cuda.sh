@@ -90,7 +90,8 @@ check() {
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" "tinylm.lua -D n_embd=256 -D n_head=4 --dtype f16" \
                  "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=512" \
                  "llama.lua -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512" \
-                 "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=64 -D n_ff=512 --dtype bf16"; do
+                 "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=64 -D n_ff=512 --dtype bf16" \
+                 "falcon.lua -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256"; do
                 # shellcheck disable=SC2086
                 try "check $m says 200 tokens" $tgc check models/$m -D n_layer=2 -D vocab=300 -D ctx=320 --tokens 16 --greedy 200 --device cuda
         done

@@ -296,9 +296,9 @@ void att90_grad(Build *b, Ref r, bool kv, const char *sums);
 
 /* b: a matvec_short product that has its head and tail.  Where an attention over the cache reads what it makes, opens
  * the branches and writes that for sm_90a; the caller goes on with the other one and ends it with #endif.
- * minv: the tail's.  C text: template arguments N to ALIGN; w, ldw and eps; gain and keep, each after a comma. */
+ * minv: the tail's.  C text: template arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
 struct MatvecShort;
-bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *w, const char *rest);
+bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest);
 void att_operands(Build *b, const Group *attention);    /* gen_attention.c: \1_att, and `in`, for CUDA */
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */

@@ -64,32 +64,41 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         return NULL;
 }
 
-bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, const char *w_text, const char *rest)
+/* AttendTile's arguments, of a product (N,K) for heads kv heads with `group` queries each; smem: bytes. */
+typedef struct AttendTile { int warps, rows, split, queries, smem; } AttendTile;
+
+static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int split, int minv, AttendTile *t)
+{
+        int64_t cols = (group + 2) * D / CLUSTER, record = (D + 1) / 2 * 2 + 2;
+        *t = (AttendTile){ .rows = 4, .split = split, .queries = 1 };
+        while (t->rows > minv && (cols % t->rows || D % t->rows))
+                t->rows /= 2;
+        while (t->queries < group)
+                t->queries *= 2;
+        t->warps = (int)cols / t->rows * split;
+        t->smem = (int)((t->warps + CLUSTER) * t->queries * record * 4);
+        return w->dim[0].n == (group + 2) * D * heads           /* it makes nothing else */
+            && (group + 2) * D % CLUSTER == 0 && cols % t->rows == 0 && D % t->rows == 0 && t->rows >= minv
+            && t->queries <= 8 && t->warps <= MOST_WARPS && cols * w->dim[1].n * dt_size[w->dt] <= MOST_W;
+}
+
+bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest)
 {
         Emit *e = b->e;
-        int64_t column[3], D, heads;
+        int64_t column[3];
+        AttendTile t;
         const Group *att = attention_of(e, b->gr->id, b->gr->anchor, column);
         if (!att || item_of(e, att->anchor, 1))
                 return false;
-        const Node *n = NODE(e->g, att->anchor), *w = NODE(e->g, NODE(e->g, b->gr->anchor)->in[1]);
-        const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
-        D = q->dim[3].n, heads = k->dim[2].n;
-        int64_t group = q->dim[2].n / heads, cols = (group + 2) * D / CLUSTER;
-        int rows = 4, queries = 1;
-        while (rows > minv && (cols % rows || D % rows))
-                rows /= 2;
-        while (queries < group)
-                queries *= 2;
-        int64_t warps = cols / rows * few->split, record = (D + 1) / 2 * 2 + 2;
-        if (w->type.dim[0].n != (group + 2) * D * heads)        /* it makes something else as well */
-                return false;
-        if (!one_token(e, q) || n->a.att.mask || n->a.att.p || queries > 8 || e->g->sizes.v[SYM_S] > MOST_KEYS ||
-            (group + 2) * D % CLUSTER || cols % rows || D % rows || rows < minv || warps > MOST_WARPS ||
-            cols * w->type.dim[1].n * dt_size[w->type.dt] > MOST_W)
+        const Node *n = NODE(e->g, att->anchor);
+        const Type *q = &NODE(e->g, n->in[0])->type, *w = &NODE(e->g, NODE(e->g, b->gr->anchor)->in[1])->type;
+        int64_t D = q->dim[3].n, heads = NODE(e->g, n->in[1])->type.dim[2].n;
+        if (!one_token(e, q) || n->a.att.mask || n->a.att.p || e->g->sizes.v[SYM_S] > MOST_KEYS ||
+            !tile_of(w, heads, q->dim[2].n / heads, D, few->split, minv, &t))
                 return false;
         b->include = "attend_sm90";
-        b->on90 = (On90){ (int)warps * 32, (int)((warps + CLUSTER) * queries * record * 4),
-                          arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)), CLUSTER, false };
+        b->on90 = (On90){ .threads = t.warps * 32, .smem = t.smem, .cluster = CLUSTER,
+                          .grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)) };
         text_add(&b->decl, "#ifdef TGC_SM90A\n");
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!b->smem)
@@ -99,8 +108,8 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
         text_add(&b->decl, "#endif\n\n");
         build_line(b, "\1_att_tail att_tail = { a };");
         build_line(b, "attend_task<%s, \1_att, AttendTile<%d, %d, %d, %d, %d>, AttendColumns<%lld, %lld, %lld>, %s>("
-                      "%s, in, rt, smem, head, tail, att_tail%s);", c_type(w->type.dt), CLUSTER, b->on90.threads, rows,
-                   few->split, queries, (long long)column[0], (long long)column[1], (long long)column[2], shape, w_text, rest);
+                      "%s, in, rt, smem, head, tail, att_tail%s);", c_type(w->dt), CLUSTER, b->on90.threads, t.rows, t.split,
+                   t.queries, (long long)column[0], (long long)column[1], (long long)column[2], shape, operands, rest);
         text_add(&b->body, "#else\n");
         e->attended[att->anchor] = true;
         return true;

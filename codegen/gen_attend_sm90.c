@@ -64,6 +64,20 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         return NULL;
 }
 
+/* Beside q, k and v the attention and its tail read nothing that another kernel makes: it might not have run yet. */
+static bool reads_no_more(const Graph *g, const Group *att)
+{
+        for (int i = 0; i < att->n_nodes; i++) {
+                const Node *n = &g->node[att->node[i]];
+                for (int j = att->node[i] == att->anchor ? 3 : 0; j < n->n_in; j++) {
+                        Ref b = value_base(g, n->in[j]);
+                        if (b && g->node[b].group != att->id && !is_virtual(g, b) && op_info[g->node[b].op].cls != CLASS_LEAF)
+                                return false;
+                }
+        }
+        return true;
+}
+
 /* AttendTile's arguments, of a product (N,K) for heads kv heads with `group` queries each; smem: bytes. */
 typedef struct AttendTile { int warps, rows, split, queries, smem; } AttendTile;
 
@@ -88,7 +102,7 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
         int64_t column[3];
         AttendTile t;
         const Group *att = attention_of(e, b->gr->id, b->gr->anchor, column);
-        if (!att || item_of(e, att->anchor, 1))
+        if (!att || item_of(e, att->anchor, 1) || !reads_no_more(e->g, att))
                 return false;
         const Node *n = NODE(e->g, att->anchor);
         const Type *q = &NODE(e->g, n->in[0])->type, *w = &NODE(e->g, NODE(e->g, b->gr->anchor)->in[1])->type;

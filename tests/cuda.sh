@@ -95,6 +95,7 @@ check() {
                 # shellcheck disable=SC2086
                 try "check $m says 200 tokens" $tgc check models/$m -D n_layer=2 -D vocab=300 -D ctx=320 --tokens 16 --greedy 200 --device cuda
         done
+        try "check gated.lua" $tgc check tests/e2e/check/gated.lua --greedy 60 --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

@@ -149,8 +149,12 @@ int session_part_read(Session *s, Part part, int param, void *data, Err *e)
         bool low = part == PART_GRAD && s->m.param[param].offset < low_grads(s) && !s->grads_summed;
         int code = dev_download(s->d, data, part_mem(s, part, param), low ? n / 2 : n, e);
         if (low && !code)                               /* in place, from the end */
-                for (size_t i = n / 4; i-- > 0;)
-                        ((uint32_t *)data)[i] = (uint32_t)((uint16_t *)data)[i] << 16;
+                for (size_t i = n / 4; i-- > 0;) {
+                        uint16_t half;
+                        memcpy(&half, (char *)data + 2 * i, 2);
+                        uint32_t bits = (uint32_t)half << 16;
+                        memcpy((char *)data + 4 * i, &bits, 4);
+                }
         return code;
 }
 

@@ -45,6 +45,9 @@ typedef struct F {
         bool    uses_T, uses_B;
         Text    in, get_rows, get_cols; /* of a tail, CUDA: reads that can start early, their members and statements */
         int     reads, row_reads;       /* how many, and of rows, in units of 16 bytes at V = 8 */
+        bool    pos_ahead;              /* the position is one of them; and so are those frequencies of heads of freq_D */
+        const char *freq;
+        int64_t freq_D;
         FunctorText *out;
         double  elems;
 } F;
@@ -72,6 +75,7 @@ const char *f_fmt(F *f, const char *s, ...) __attribute__((format(printf, 2, 3))
 const char *f_member(F *f, const char *arg);
 const char *f_rt(F *f, const char *field);
 const char *f_position(F *f, const char *x);
+const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D);
 void f_subst(char *out, size_t cap, const char *s, const char *col);
 Load *f_load_of(F *f, Ref r, Ref in);
 

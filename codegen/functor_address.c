@@ -166,16 +166,57 @@ const char *f_fmt(F *f, const char *s, ...)
 const char *f_member(F *f, const char *arg) { return f_fmt(f, f->cuda ? "a.%s" : "a->%s", arg); }
 const char *f_rt(F *f, const char *field) { return f_fmt(f, f->cuda ? "a.rt->%s" : "a->rt->%s", field); }
 
+/* A product's tail, of the one token of one sequence: what it reads beside the product starts before it. */
+static bool one_token(const F *f)
+{
+        return f->cuda && f->f->root && !f->f->head && NODE(f->g, f->f->root)->op == OP_MATMUL &&
+               f->g->sizes.v[SYM_B] == 1 && f->g->sizes.v[SYM_T] == 1;
+}
+
 /* Position of linear index x over (B,T). */
 const char *f_position(F *f, const char *x)
 {
         Dim T = DIM_SYM(SYM_T);
         const char *t = f_dimc(f, T);
+        if (one_token(f)) {
+                if (!f->pos_ahead) {
+                        text_add(&f->in, "                int pos;\n");
+                        text_add(&f->get_rows, "                in.pos = %s[0];\n", f_rt(f, "pos"));
+                }
+                f->pos_ahead = true;
+                return "in.pos";
+        }
         if (!strcmp(t, "1"))
                 return f_fmt(f, "%s[%s]", f_rt(f, "pos"), x);
         if (f->cuda && !t[strspn(t, "0123456789")])     /* a training step: its positions are the host's */
                 return f_fmt(f, "fixed(&%s[(%s) / %s]) + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
         return f_fmt(f, "%s[(%s) / %s] + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
+}
+
+/* Where domain d begins in the columns of the functor; -1: not a run of them. */
+static int64_t start_of(const F *f, int d)
+{
+        int64_t start = 0;
+        for (; f->dom[d].kind == DOM_SLICE; d = f->dom[d].parent)
+                start += f->dom[d].start;
+        return f->dom[d].kind == DOM_ROOT ? start : -1;
+}
+
+/* The frequency that turns lanes k and k + 1 of domain d, heads of D one after the other; col: the column of lane k. */
+const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D)
+{
+        int64_t start = start_of(f, d);
+        if (!one_token(f) || start < 0 || start % D || (f->freq && (strcmp(f->freq, freq) || f->freq_D != D)))
+                return f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq, col, (long long)D);
+        if (!f->freq) {
+                text_add(&f->in, "                float freq[V / 2];\n");
+                text_add(&f->get_cols, "                #pragma unroll\n                for (int j = 0; j < V; j += 2)\n"
+                                       "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / 2]);\n",
+                         freq, (long long)D);
+        }
+        f->freq = freq;
+        f->freq_D = D;
+        return f_fmt(f, "in.freq[(%s) / 2]", f_lane(f, d, k));
 }
 
 void f_subst(char *out, size_t cap, const char *s, const char *col)

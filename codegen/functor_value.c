@@ -220,8 +220,11 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         const char *pos = f_position(f, f_token(f, &n->type, f->dom[d].n));
         Access acc;
         access_of(f->g, f->e->place, n->in[1], &acc);
-        const char *freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]",
-                                 f_member(f, arg_of(f->e, f->a, acc.base, false)), col, (long long)D);
+        const char *freq = f_member(f, arg_of(f->e, f->a, acc.base, false));
+        if (rot == D)
+                freq = f_frequency(f, freq, d, k, col, D);
+        else
+                freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq, col, (long long)D);
         const char *x0 = operand(f, r, 0, k), *x1 = operand(f, r, 0, k + 1);
         const char *y0 = f_var(f, r, k), *y1 = f_var(f, r, k + 1);
         LINE(depth, "float %s, %s;", y0, y1);

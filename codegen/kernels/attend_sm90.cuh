@@ -86,8 +86,23 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
                 matvec_short_columns<E, N, K, Tile::THREADS, Tile::ROWS, Tile::SPLIT, NORM, ALIGN>(
                         w, ldw, eps, attend_column<Att, Tile, Columns>(hk, rank), blockIdx.x == 0, smem, head, tail, gain,
                         keep);
-                cluster_sync();
+                const int pos = rt->pos[0];     /* on its way while the blocks meet */
+                cluster_arrive_block();
+                cluster_wait();
+                return pos;
         });
+        if (at.parts == 1) {
+                for (int i = threadIdx.x; rank == 0 && i < GROUP * PAIRS; i += Tile::THREADS) {
+                        const int r = i / PAIRS, d = i % PAIRS * 2;
+                        float o[2], ms[2];
+                        att_merge_warps<E, Att, Decode>(smem, r, d, o, ms);
+                        const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
+                        o[0] *= inv;
+                        o[1] *= inv;
+                        att_put2<Att::D>(att_tail, 0, (hk * GROUP + r) * Att::D, d, o);
+                }
+                return;
+        }
         float *all = (float *)(smem + AttDecodeShape<E, Att, Decode>::SMEM);
         for (int i = threadIdx.x; rank < at.parts && i < GROUP * PAIRS; i += Tile::THREADS) {
                 const int r = i / PAIRS, d = i % PAIRS * 2;
@@ -100,14 +115,10 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
                         st_cluster(to + RECORD - 1, 0, ms[1]);
                 }
         }
-        if (at.parts > 1)
-                cluster_arrive();
+        cluster_arrive_block();
         if (rank)
                 return;
-        if (at.parts > 1)
-                cluster_wait();
-        else
-                __syncthreads();
+        cluster_wait();
         attend_combine<E, Att, Tile>(all, at.parts, hk, att_tail);
 }
 #endif

@@ -105,9 +105,10 @@ struct AttHead {
         static constexpr float BASE2 = SHAPED ? ATT_LOG2E : Att::SCALE * ATT_LOG2E;
 
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_)
-                : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_),
-                  pos(Att::CACHED ? rt_->pos[b] : 0), S(pos + T_), bh(b * Att::H + h),
-                  slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id) {}
+                : AttHead(in, rt_, b, h, T_, Att::CACHED ? rt_->pos[b] : 0) {}
+        __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_, int pos_)
+                : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_), pos(pos_), S(pos + T_),
+                  bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id) {}
 
         /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1). */
         __device__ int first_key(int t0) const

@@ -144,7 +144,17 @@ TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
         }
 }
 
-struct PdlReady { __device__ __forceinline__ void operator()() const { pdl_wait(); } };
+/* The position of a sequence, once the launch before has ended. */
+template <class Att>
+struct PdlReady {
+        const Rt *rt;
+        int b;
+        __device__ __forceinline__ int operator()() const
+        {
+                pdl_wait();
+                return Att::CACHED ? rt->pos[b] : 0;
+        }
+};
 
 /* A block's part of the cache for ROWS query rows: where it is, and who they are. */
 template <class Att, class Tile>
@@ -157,7 +167,7 @@ struct AttQueries {
 
 /* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r) * RECORD]: D sums,
  * the largest score, the sum of weights.  Ends with a barrier, unless split >= parts of what it returns: then there
- * is nothing to do and nothing done.  ready() comes back when q and the last keys are there. */
+ * is nothing to do and nothing done.  ready() comes back when q and the last keys are there, with the position. */
 template <class E, class Att, class Tile, class Ready>
 TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T, const Rt *rt, int split,
                          char *smem, const Ready &ready)
@@ -177,8 +187,7 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
         att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
         step.clear();
         step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early, lane);
-        ready();
-        const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T);
+        const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T, ready());
         float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -303,7 +312,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS, tile / SPLITS / groups % Att::K,
                                           tile / SPLITS / groups / Att::K };
         const int r0 = rows.r0, hk = rows.hk, b = rows.b;
-        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady()).parts;
+        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att>{ rt, b }).parts;
         if (split >= parts)
                 return;
 

@@ -192,14 +192,10 @@ TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, fl
         return *token;
 }
 
-/* Step 1, in place. */
+/* Step 1, in place, for the n last tokens. */
 template <class T, int V, int THREADS>
-TGC_DEV void sample_penalty(const Rt *rt, T *x, const int *hist, int cap, int S)
+TGC_DEV void sample_penalty(float penalty, int n, T *x, const int *hist, int cap, int S)
 {
-        int n = S < cap ? S : cap;
-        n = rt->repeat_last_n < 0 || rt->repeat_last_n > n ? n : rt->repeat_last_n;
-        if (rt->repeat_penalty == 1.f)
-                return;
         for (int i = (int)threadIdx.x; i < n; i += THREADS) {
                 int token = hist[(S - 1 - i) % cap];
                 bool first = token >= 0 && token < V;
@@ -207,10 +203,39 @@ TGC_DEV void sample_penalty(const Rt *rt, T *x, const int *hist, int cap, int S)
                         first = hist[(S - 1 - j) % cap] != token;
                 if (first) {
                         float v = to_float(x[token]);
-                        from_float(x + token, v > 0.f ? v / rt->repeat_penalty : v * rt->repeat_penalty);
+                        from_float(x + token, v > 0.f ? v / penalty : v * penalty);
                 }
         }
         __syncthreads();
+}
+
+/* The largest of this thread's logits, the first of equal ones, and where; -infinity and its first place if there are none.
+ * 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory. */
+template <class T, int V, int THREADS>
+TGC_DEV float sample_most(const T *x, bool wide, int *where)
+{
+        constexpr int WIDE = 16 / (int)sizeof(T), N = V % WIDE == 0 ? WIDE : 1;
+        float most = -INFINITY;
+        int at = (int)threadIdx.x * (wide ? N : 1);
+        const int first = at;
+#pragma unroll 4
+        for (int i = first; wide && i < V; i += THREADS * N) {
+                float v[N];
+                load<N>(v, x + i);
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                        at = v[j] > most ? i + j : at;
+                        most = v[j] > most ? v[j] : most;
+                }
+        }
+#pragma unroll 8
+        for (int i = first; !wide && i < V; i += THREADS) {
+                const float v = to_float(x[i]);
+                at = v > most ? i : at;
+                most = v > most ? v : most;
+        }
+        *where = at;
+        return most;
 }
 
 /* Steps 4 to 7.  best: this thread's largest logit of those it alone looked at, NaN if
@@ -256,40 +281,27 @@ template <class T, int V, int THREADS>
 TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *next, int tile, char *smem)
 {
         static_assert(SAMPLE_LIST >= THREADS, "sample: the list also holds one value per thread");
-        if (tile >= rt->B)
-                return;
-        int S = rt->pos[tile] + rt->T, token;
+        /* what rt says is on its way together, and with the logits, which are read again where there is a penalty */
+        const int B = rt->B, S = rt->pos[tile] + rt->T, repeat = rt->repeat_last_n, n_out = rt->n_out;
+        const float temp = rt->temp, penalty = rt->repeat_penalty;
         T *x = logits + (long long)tile * ld;
+        const bool wide = ld % (16 / (int)sizeof(T)) == 0;
+        int at, token;
+        float most = sample_most<T, V, THREADS>(x, wide, &at);
+        if (tile >= B)
+                return;
         hist += (long long)tile * cap;
-        sample_penalty<T, V, THREADS>(rt, x, hist, cap, S);
-
-        /* 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory */
-        constexpr int WIDE = 16 / (int)sizeof(T), N = V % WIDE == 0 ? WIDE : 1;
-        const bool wide = ld % WIDE == 0;
-        float most = -INFINITY;                 /* of this thread's, the first of equal ones */
-        int at = (int)threadIdx.x * (wide ? N : 1);
-        const int first = at;
-#pragma unroll 4
-        for (int i = first; wide && i < V; i += THREADS * N) {
-                float v[N];
-                load<N>(v, x + i);
-#pragma unroll
-                for (int j = 0; j < N; j++) {
-                        at = v[j] > most ? i + j : at;
-                        most = v[j] > most ? v[j] : most;
-                }
+        if (penalty != 1.f) {
+                const int n = S < cap ? S : cap;
+                __syncthreads();
+                sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x, hist, cap, S);
+                most = sample_most<T, V, THREADS>(x, wide, &at);
         }
-#pragma unroll 8
-        for (int i = first; !wide && i < V; i += THREADS) {
-                const float v = to_float(x[i]);
-                at = v > most ? i : at;
-                most = v > most ? v : most;
-        }
-        const u64 best = first < V ? order_key_at(most, at) : 0;
+        const u64 best = at < V ? order_key_at(most, at) : 0;
         u64 top = block_max_u64<THREADS>(best, (u64 *)smem);
         float max = order_value((unsigned)(top >> 32));
         token = order_index(top);
-        if (rt->temp > 0.f && max > -INFINITY && max < INFINITY) {
+        if (temp > 0.f && max > -INFINITY && max < INFINITY) {
                 uint4 r = philox(make_uint4((unsigned)S, (unsigned)tile, SAMPLE_ID, 0), rt->seed[0], rt->seed[1]);
                 token = sample_pick<T, V, THREADS>(rt, x, order_value((unsigned)(best >> 32)), max, r.x, smem);
         }
@@ -299,7 +311,7 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *nex
                 hist[S % cap] = token;
                 rt->pos[tile] = S;
                 if (tile == 0)
-                        rt->n_out++;
+                        rt->n_out = n_out + 1;
         }
         __syncthreads();
 }

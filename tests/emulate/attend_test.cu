@@ -51,7 +51,7 @@ TGC_DEV void cluster_wait()
         __syncthreads();
 }
 
-TGC_DEV void cluster_sync() { cluster_arrive(); cluster_wait(); }
+TGC_DEV void cluster_arrive_block() { cluster_arrive(); }
 
 TGC_DEV void st_cluster(float *p, unsigned rank, float x)
 {

@@ -27,6 +27,8 @@ typedef struct Check {
 /* The reference is slow: beyond this many operations it is not asked. */
 static const double MAX_WORK = 4e12;
 
+enum { MOST_BATCH = 64 };               /* sequences whose decoding is checked */
+
 /* Numbers without a pattern, the same everywhere. */
 static uint64_t hash(uint64_t x)
 {
@@ -266,6 +268,12 @@ static int keep_token(void *user, int i, const int *token, int B)
         return 0;
 }
 
+static int keep_tokens(void *user, int i, const int *token, int B)
+{
+        memcpy((int *)user + (size_t)i * (size_t)B, token, (size_t)B * sizeof *token);
+        return 0;
+}
+
 static const Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
 
 /* The logits of the last token, by way of the cache. */
@@ -280,6 +288,50 @@ static int check_decode(Check *c, const double *want, const int *ids, int n, flo
                 return code;
         result(c, "decode", "logits", rel_error(logits, want + (int64_t)(n - 1) * V, V, 0), c->tolerance);
         return TGC_OK;
+}
+
+/* Texts that differ, decoded side by side: the logits after the last of what the device said itself. */
+static int check_batch(Check *c, const char *prog, int B, uint64_t seed, Err *e)
+{
+        enum { PROMPT = 5, SAID = 3, N = PROMPT + SAID - 1 };
+        int V = c->m->vocab, said[SAID * MOST_BATCH], *ids = NULL, *text = NULL, code;
+        float *logits = malloc((size_t)B * (size_t)V * sizeof *logits);
+        const double *want;
+        double worst = 0;
+        int64_t n;
+        Oracle *o = NULL;
+        if (!logits || !(text = malloc((size_t)B * N * sizeof *text)))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for %d texts", B);
+        else if (!(code = random_ids(c, B * PROMPT, seed + (uint64_t)B, &ids, e)) && !(code = session_reset(c->s, e)) &&
+                 !(code = session_prefill(c->s, ids, B, PROMPT, e)) &&
+                 !(code = session_decode(c->s, &greedy, SAID, keep_tokens, said, e)))
+                code = session_read(c->s, prog, "logits", logits, (size_t)B * (size_t)V * sizeof *logits, e);
+        for (int b = 0; b < B && !code; b++)
+                for (int t = 0; t < N; t++)
+                        text[b * N + t] = t < PROMPT ? ids[b * PROMPT + t] : said[(t - PROMPT) * B + b];
+        if (!code && !(code = consult(c, &o, false, B, N, text, text, e)) && (want = oracle_output(o, "logits", &n))) {
+                for (int b = 0; b < B; b++) {
+                        double x = rel_error(logits + (int64_t)b * V, want + ((int64_t)b * N + N - 1) * V, V, 0);
+                        worst = x <= worst ? worst : x;
+                }
+                result(c, prog, "logits", worst, c->tolerance);
+        }
+        oracle_free(o);
+        free(ids);
+        free(text);
+        free(logits);
+        return code;
+}
+
+/* Every decode program for several sequences. */
+static int check_batches(Check *c, uint64_t seed, Err *e)
+{
+        const Program *p = session_program(c->s);
+        int code = TGC_OK;
+        for (int i = 0; i < p->n_progs && !code; i++)
+                if (!strncmp(p->prog[i].name, "decode", 6) && p->prog[i].B > 1 && p->prog[i].B <= MOST_BATCH)
+                        code = check_batch(c, p->prog[i].name, p->prog[i].B, seed, e);
+        return code;
 }
 
 /* What the device said after each of the last `said` rows of logits is the reference's own choice, or as
@@ -347,6 +399,8 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
                 result(c, "score", "logits", rel_error(logits, want, count, 0), c->tolerance);
         if (!code && !(code = check_decode(c, want, ids, n, logits, e)) && said)
                 check_choices(c, want, ids, n, said);
+        if (!code)
+                code = check_batches(c, seed, e);
         oracle_free(o);
         free(logits);
         free(ids);

@@ -196,6 +196,9 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s", norm, align, w.arg,
                                      w.ld, eps, finish);
         MatvecShort few = { 0 };
+        MatvecMma rows16 = { 0 };
+        if (tb && w.dt != DT_F32 && align == 16)
+                rows16 = matvec_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), SMS);
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
                 few = matvec_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
         if (few.rows) {
@@ -214,6 +217,15 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 if (attends)
                         text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
+        } else if (rows16.warps) {
+                b->include = "matvec_mma";
+                b->threads = rows16.warps * 32;
+                b->min_blocks = rows16.rounds == 1 ? 2 : 16 / rows16.warps;       /* two of different launches */
+                b->smem = rows16.smem;
+                build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, %s, %s, tile, smem, head, tail%s);", type, M,
+                           (long long)N, (long long)K, rows16.warps, rows16.tiles, rows16.rounds, norm, w.arg, w.ld, eps, finish);
+                keep_row(b, keep, norm, eps, K, finish);
+                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, rows16.cols));
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
                     split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */

@@ -190,13 +190,13 @@ void gen_sample(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 b.threads = 1024;
                 b.smem = 1024 + 8 * 4096;
-                build_line(&b, "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, a.%s, tile, smem);",
-                           c_type(dt), V, logits, V, hist, cap, next);
+                build_line(&b, "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, %lld, a.%s, tile, smem);",
+                           c_type(dt), V, logits, V, hist, cap, batch, next);
                 build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
         } else {
                 build_line(&b, "for (long tile = 0; tile < B; tile++)");
-                build_line(&b, "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, a.%s, tile);", ty(dt),
-                           logits, V, V, hist, cap, next);
+                build_line(&b, "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, %lld, a.%s, tile);", ty(dt),
+                           logits, V, V, hist, cap, batch, next);
                 build_end(&b, "1");
         }
 }

@@ -3,6 +3,8 @@
 #ifndef TGC_MATVEC_SHAPE_H
 #define TGC_MATVEC_SHAPE_H
 
+#include <stdbool.h>
+
 typedef struct MatvecShape {
         int unit;       /* elements per load                                 */
         int flight;     /* loads under way per lane and column               */
@@ -71,6 +73,40 @@ static inline MatvecShort matvec_short(int esize, long N, int K, int align, int 
         s.threads = (int)groups * s.split * 32;
         s.cols = (int)groups * rows;
         s.smem = s.threads / 32 * (rows + 3) * 4;
+        return s;
+}
+
+/* kernels/matvec_mma.cuh: 2 to 16 rows of 16-bit x, more than 8 of up to MATVEC_MOST_K16 elements. */
+enum { MATVEC_MOST_K16 = 2048 };
+
+typedef struct MatvecMma {
+        int warps, tiles, rounds;       /* template arguments; warps 0: not for this product */
+        int cols, smem;                 /* a call has ceil(N / cols) blocks */
+} MatvecMma;
+
+/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where x has 16 rows.  A W that fits into the
+ * registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the blocks of the next launch find room
+ * beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
+static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
+{
+        MatvecMma s = { 0 };
+        int chunks = (K + 31) / 32, most = M > 8 ? 4 : 8, warps = chunks > 8 * most ? 16 : 8, steps = (chunks + most * warps - 1) / (most * warps);
+        int per = (chunks + warps * steps - 1) / (warps * steps), tiles = 1;
+        long blocks, all = (N + 7) / 8, least = (all + sms - 1) / sms, many = 16 / warps * sms;
+        bool at_once = steps == 1 && per * least <= 12 && least <= 4;
+
+        if (M < 2 || M > 16 || K % 8 || (M > 8 && K > MATVEC_MOST_K16) || (norm && steps > 1))
+                return s;
+        if (at_once)
+                tiles = (int)least;
+        while (!at_once && tiles < 4 && 2 * tiles * per <= 8)
+                tiles *= 2;
+        blocks = (all + tiles - 1) / tiles;
+        s.warps = warps;
+        s.tiles = tiles;
+        s.rounds = at_once ? 1 : (int)((blocks + many - 1) / many);
+        s.cols = 8 * tiles * s.rounds;
+        s.smem = (2 * warps * M * 8 * tiles + warps * 32) * 4;
         return s;
 }
 

@@ -75,8 +75,8 @@
  * ids and next may be one buffer; else the runtime copies next to ids between
  * decode steps.  The decode program moves pos on the device; prefill and score
  * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
- * targets, not yet weighted by rt->share, gradients are.  history has B rows of
- * cap elements, position p at p % cap.  bad is cleared before update runs.
+ * targets, not yet weighted by rt->share, gradients are.  history has cap rows
+ * of B elements, position p in row p % cap.  bad is cleared before update runs.
  *
  * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const T *a2, ...)
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)

@@ -117,7 +117,7 @@ static const Prog *decode_prog(const Session *s, int B)
         return best;
 }
 
-/* The sampler finds position p of sequence b at [b][p % cap] and appends to it. */
+/* The sampler finds position p of sequence b at [p % cap][b] and appends to it. */
 static int write_history(Session *s, const Prog *g, Err *e)
 {
         const Io *io = prog_io(g, "history");
@@ -126,16 +126,15 @@ static int write_history(Session *s, const Prog *g, Err *e)
         int cap = (int)(expr_eval(io->shape, g->B, g->T) / g->B), n = session_pos(s);
         if (cap < 1)
                 return TGC_OK;
-        int *row = calloc((size_t)cap, sizeof *row), code = TGC_OK;
-        if (!row)
+        size_t all = (size_t)cap * (size_t)g->B;
+        int *x = calloc(all, sizeof *x);
+        if (!x)
                 return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
-        for (int b = 0; b < s->B && !code; b++) {
-                for (int p = n > cap ? n - cap : 0; p < n; p++)
-                        row[p % cap] = s->hist[(size_t)b * s->m.ctx + p];
-                char *mem = ref_mem(s, io->at);
-                code = dev_upload(s->d, mem + (size_t)b * cap * sizeof *row, row, (size_t)cap * sizeof *row, e);
-        }
-        free(row);
+        for (int p = n > cap ? n - cap : 0; p < n; p++)
+                for (int b = 0; b < s->B; b++)
+                        x[(size_t)(p % cap) * (size_t)g->B + (size_t)b] = s->hist[(size_t)b * s->m.ctx + p];
+        int code = dev_upload(s->d, ref_mem(s, io->at), x, all * sizeof *x, e);
+        free(x);
         return code;
 }
 
@@ -143,7 +142,7 @@ typedef struct Decode {
         Session *s;
         const Prog *g;
         void *ids, *next;
-        int  *history;                  /* of the only sequence, on the device: (cap); or NULL */
+        int  *history;                  /* (cap, g->B) on the device, or NULL */
         int   cap;
         TokenFn *fn;
         void *user;
@@ -173,13 +172,13 @@ static int deliver(Decode *x, int i, Err *e)
         return TGC_OK;
 }
 
-/* Each token of one sequence has a place of its own in the history for cap steps: no later
+/* Each step's tokens have a place of their own in the history for cap steps: no later
  * step need wait until it is read. */
 static int queue_step(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
-        const void *token = x->history ? x->history + (x->first + i) % x->cap : x->next;
+        const void *token = x->history ? x->history + (size_t)((x->first + i) % x->cap) * (size_t)x->g->B : x->next;
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
                 code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->history != 0, e);
@@ -226,7 +225,7 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
             || (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
         const Io *history = prog_io(g, "history");
-        if (history && s->B == 1 && g->B == 1 && (x.cap = (int)expr_eval(history->shape, 1, g->T)) > DEV_FETCH_SLOTS)
+        if (history && (x.cap = (int)(expr_eval(history->shape, g->B, g->T) / g->B)) > DEV_FETCH_SLOTS)
                 x.history = (int *)ref_mem(s, history->at);
         if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE, "program %s: ids and next must hold an i32 per sequence", g->name);

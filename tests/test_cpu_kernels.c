@@ -898,14 +898,14 @@ TEST(sampling)
                 int seen[32];
                 memcpy(seen, hist, sizeof seen);
                 for (long tile = 0; tile < 3; tile++)
-                        sample_task(&rt, TY_F32, x, SV, SV, hist, 16, next, tile);
+                        sample_task(&rt, TY_F32, x, SV, SV, hist, 16, 2, next, tile);
                 CHECK(rt.n_out == 1);
                 for (int b = 0; b < 2; b++) {
                         int S = (b ? 3 * c : c) + 1, n = S < 16 ? S : 16, done[SV] = { 0 };
                         float *y = copy + b * SV;
                         n = rt.repeat_last_n < 0 || rt.repeat_last_n > n ? n : rt.repeat_last_n;
                         for (int i = 0; i < n && rt.repeat_penalty != 1.f; i++) {
-                                int t = seen[b * 16 + (S - 1 - i) % 16];
+                                int t = seen[(S - 1 - i) % 16 * 2 + b];
                                 y[t] = done[t]++ ? y[t] : y[t] > 0.f ? y[t] / 1.3f : y[t] * 1.3f;
                         }
                         y[11] = y[11] == y[11] ? y[11] : -INFINITY;
@@ -916,7 +916,7 @@ TEST(sampling)
                                 best = y[i] > y[best] ? i : best;
                         want = rt.temp > 0.f ? want : best;
                         CHECK_MSG(next[b] == want, "case %d sequence %d: got %d, want %d", c, b, next[b], want);
-                        CHECK(hist[b * 16 + S % 16] == next[b] && rt.pos[b] == S);
+                        CHECK(hist[S % 16 * 2 + b] == next[b] && rt.pos[b] == S);
                 }
         }
 }

@@ -1,4 +1,4 @@
-/* cpu_matvec.h: Y = X op(W) for M = 1..8 rows (decode): weights pass once through
+/* cpu_matvec.h: Y = X op(W) for M = 1..16 rows (decode): weights pass once through
  * the registers, nothing is packed.
  *
  * A tile is a range of output columns for all M rows; a small layer is one tile.
@@ -13,7 +13,7 @@
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 enum {
-        MATVEC_M_MAX = 8,
+        MATVEC_M_MAX = 16,
         MATVEC_K_MAX = 131072,          /* largest M * (K + 32): beyond it use matmul_task */
         MATVEC_NT = 512,                /* most columns of a tile */
         MATVEC_WORK = 65536             /* weights of a tile, about */

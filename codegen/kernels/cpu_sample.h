@@ -62,16 +62,16 @@ TGC_INLINE uint32_t sample_threshold(int ty, const void *x, long at, int V, uint
 }
 
 /* Divide or multiply the logits of recent tokens, each once. */
-TGC_INLINE void sample_penalty(const Rt *rt, int ty, void *x, long at, int V, const int *hist, int cap, int S)
+TGC_INLINE void sample_penalty(const Rt *rt, int ty, void *x, long at, int V, const int *hist, int cap, int rows, int S)
 {
         int n = S < cap ? S : cap;
         n = rt->repeat_last_n < 0 || rt->repeat_last_n > n ? n : rt->repeat_last_n;
         if (rt->repeat_penalty == 1.f)
                 return;
         for (int i = 0; i < n; i++) {
-                int token = hist[(S - 1 - i) % cap], first = token >= 0 && token < V;
+                int token = hist[(S - 1 - i) % cap * rows], first = token >= 0 && token < V;
                 for (int j = 0; j < i && first; j++)
-                        first = hist[(S - 1 - j) % cap] != token;
+                        first = hist[(S - 1 - j) % cap * rows] != token;
                 if (first) {
                         float v = ty_get(ty, x, at + token);
                         v = v > 0.f ? v / rt->repeat_penalty : v * rt->repeat_penalty;
@@ -108,18 +108,19 @@ TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, 
         return 0;                       /* not reached: max itself has weight 2^32 */
 }
 
-/* logits: type ty (B, ld), of the last token of each sequence; overwritten.  hist: int (B, cap),
- * the tokens so far, position p at hist[b][p % cap].  With S = rt->pos[b] + rt->T, the token
- * for position S goes to next[b] and hist[b][S % cap]; then rt->pos[b] = S, and tile 0 adds 1
+/* logits: type ty (B, ld), of the last token of each sequence; overwritten.  hist: int (cap, rows),
+ * the tokens so far, position p at hist[p % cap][b].  With S = rt->pos[b] + rt->T, the token
+ * for position S goes to next[b] and hist[S % cap][b]; then rt->pos[b] = S, and tile 0 adds 1
  * to rt->n_out.  A tile from rt->B on does nothing. */
-TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *hist, int cap, int *next, long tile)
+TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *hist, int cap, int rows, int *next,
+                            long tile)
 {
         if (tile >= rt->B)
                 return;
         int S = rt->pos[tile] + rt->T, token = 0;
         long at = tile * ld;
-        hist += tile * cap;
-        sample_penalty(rt, ty, logits, at, V, hist, cap, S);
+        hist += tile;
+        sample_penalty(rt, ty, logits, at, V, hist, cap, rows, S);
         float max = -INFINITY;
         for (int i = 0; i < V; i++) {
                 float v = sample_at(ty, logits, at + i);
@@ -132,7 +133,7 @@ TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *h
                 token = sample_pick(rt, ty, logits, at, V, max, c[0]);
         }
         next[tile] = token;
-        hist[S % cap] = token;
+        hist[S % cap * rows] = token;
         rt->pos[tile] = S;
         if (tile == 0)
                 rt->n_out++;

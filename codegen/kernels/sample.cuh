@@ -1,11 +1,11 @@
 /* sample.cuh: from logits to the next token, one sequence per tile.
  *
- *      sample_task<T, V, THREADS>(rt, logits, ld, hist, cap, next, tile, smem)
+ *      sample_task<T, V, THREADS>(rt, logits, ld, hist, cap, rows, next, tile, smem)
  *
  * logits: T (B, ld), of the last token of each sequence; overwritten.
- * hist: int (B, cap), the tokens so far: position p of sequence b is hist[b][p % cap]; the host puts
+ * hist: int (cap, rows), the tokens so far: position p of sequence b is hist[p % cap][b]; the host puts
  * the prompt there.  next: int (B).  With S = rt->pos[b] + rt->T, the token chosen for position S
- * goes to next[b] and hist[b][S % cap]; then rt->pos[b] = S, and tile 0 adds 1 to rt->n_out.
+ * goes to next[b] and hist[S % cap][b]; then rt->pos[b] = S, and tile 0 adds 1 to rt->n_out.
  * A tile from rt->B on does nothing.
  *
  * Which token, exactly (the C back end does the same, in the order of llama.cpp's default chain):
@@ -194,13 +194,13 @@ TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, fl
 
 /* Step 1, in place, for the n last tokens. */
 template <class T, int V, int THREADS>
-TGC_DEV void sample_penalty(float penalty, int n, T *x, const int *hist, int cap, int S)
+TGC_DEV void sample_penalty(float penalty, int n, T *x, const int *hist, int cap, int rows, int S)
 {
         for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-                int token = hist[(S - 1 - i) % cap];
+                int token = hist[(S - 1 - i) % cap * rows];
                 bool first = token >= 0 && token < V;
                 for (int j = 0; j < i && first; j++)
-                        first = hist[(S - 1 - j) % cap] != token;
+                        first = hist[(S - 1 - j) % cap * rows] != token;
                 if (first) {
                         float v = to_float(x[token]);
                         from_float(x + token, v > 0.f ? v / penalty : v * penalty);
@@ -278,7 +278,8 @@ TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigne
 }
 
 template <class T, int V, int THREADS>
-TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *next, int tile, char *smem)
+TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows, int *next, int tile,
+                         char *smem)
 {
         static_assert(SAMPLE_LIST >= THREADS, "sample: the list also holds one value per thread");
         /* what rt says is on its way together, and with the logits, which are read again where there is a penalty */
@@ -290,11 +291,11 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *nex
         float most = sample_most<T, V, THREADS>(x, wide, &at);
         if (tile >= B)
                 return;
-        hist += (long long)tile * cap;
+        hist += tile;
         if (penalty != 1.f) {
                 const int n = S < cap ? S : cap;
                 __syncthreads();
-                sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x, hist, cap, S);
+                sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x, hist, cap, rows, S);
                 most = sample_most<T, V, THREADS>(x, wide, &at);
         }
         const u64 best = at < V ? order_key_at(most, at) : 0;
@@ -308,7 +309,7 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int *nex
         __syncthreads();
         if (threadIdx.x == 0) {
                 next[tile] = token;
-                hist[S % cap] = token;
+                hist[S % cap * rows] = token;
                 rt->pos[tile] = S;
                 if (tile == 0)
                         rt->n_out = n_out + 1;

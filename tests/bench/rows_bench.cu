@@ -721,7 +721,7 @@ struct SampleRun {
         int *hist, *next;
         __device__ void operator()(int tile, char *smem) const
         {
-                sample_task<T, V, 1024>(rt, logits, V, hist, 4096, next, tile, smem);
+                sample_task<T, V, 1024>(rt, logits, V, hist, 4096, 1, next, tile, smem);
         }
 };
 

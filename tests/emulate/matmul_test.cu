@@ -16,6 +16,7 @@
 #include <string.h>
 #include "expert.cuh"
 #include "matvec_shape.h"
+#include "matvec_mma.cuh"
 #include "matvec_short.cuh"
 
 /* ---- memory and launches of both kinds ------------------------------------ */
@@ -399,6 +400,22 @@ struct ShortRun {
         }
 };
 
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, int HV, int V, int MINV>
+struct MmaRun {
+        const T *w;
+        int ldw;
+        Give<HV> head;
+        Keep<V, MINV> tail;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                const Weigh<NORM> gain = { M };
+                if constexpr (NORM == NORM_NONE)
+                        matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, head, tail);
+                else
+                        matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, head, tail, gain);
+        }
+};
+
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct MatvecRun {
         const T *w;
@@ -421,7 +438,7 @@ struct MatvecRun {
 };
 
 template <class T, int M, int K, int NORM, bool ROWS_OF_W>
-static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name)
+static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name, double rounded = 0)
 {
         double mean[M], scale[M];
         for (int m = 0; m < M; m++) {
@@ -440,7 +457,7 @@ static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &
                         sum += ((x.at(i, k) - mean[i]) * scale[i] * (NORM == NORM_NONE ? 1 : gain_at(k)) + bias_at(NORM, k))
                                 * (ROWS_OF_W ? w.at(j, k) : w.at(k, j));
                 return sum;
-        }, (NORM == NORM_NONE ? 1 : 2) * 1e-5 * sqrt((double)K) + 1e-6, name);
+        }, ((NORM == NORM_NONE ? 1 : 2) * 1e-5 + rounded) * sqrt((double)K) + 1e-6, name);
 }
 
 /* SPLIT 0: matvec_kn_task with ROWS columns per block */
@@ -485,8 +502,43 @@ static void short_case()
         report(ok && matvec_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
 
+/* matvec_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by 2^-9, for bf16. */
+template <class T, int M, int N, int K, int SMS, int NORM, int HV, int V, int MINV, int WARPS, int TILES, int ROUNDS>
+static void mma_case()
+{
+        char name[128];
+        const MatvecMma s = matvec_mma(M, N, K, NORM != NORM_NONE, SMS);
+        typedef MatvecMmaShape<M, K, WARPS, TILES> S;
+        snprintf(name, sizeof name, "matvec_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d", type_name<T>(), M, N, K, WARPS,
+                 TILES, ROUNDS, NORM);
+        report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM, "matvec_mma's choice");
+        Matrix<T> w(N, K, K + 16, false);
+        Matrix<float> x(M, K, K, false);
+        for (int m = 0; m < M; m++)
+                for (int k = 0; k < K; k++) {
+                        T t;
+                        put(&t, x.p[m * K + k]);
+                        x.p[m * K + k] = get(t);
+                }
+        Result r(M, N);
+        MmaRun<T, M, N, K, WARPS, TILES, ROUNDS, NORM, HV, V, MINV> f = { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
+        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, WARPS * 32, s.smem, name);
+        const double rounded = NORM == NORM_NONE ? 0 : (std::is_same<T, bf16>::value ? 0x1p-7 : 0x1p-10);
+        report(ok && matvec_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
+}
+
 static void matvec_cases()
 {
+        mma_case<bf16, 8, 2304, 768, 132, NORM_LAYER, 8, 8, 1, 8, 3, 1>();
+        mma_case<bf16, 16, 768, 2048, 132, NORM_RMS, 8, 8, 2, 16, 1, 1>();
+        mma_case<f16, 11, 330, 704, 5, NORM_LAYER, 8, 2, 1, 8, 2, 3>();
+        mma_case<bf16, 8, 768, 3072, 132, NORM_NONE, 8, 8, 2, 16, 1, 1>();
+        mma_case<f16, 2, 1234, 288, 3, NORM_RMS, 4, 2, 2, 8, 4, 7>();
+        mma_case<bf16, 4, 70, 40, 2, NORM_LAYER, 8, 1, 1, 8, 4, 1>();
+        mma_case<bf16, 5, 101, 2000, 16, NORM_RMS, 2, 1, 1, 8, 1, 1>();
+        mma_case<bf16, 8, 136, 8200, 8, NORM_NONE, 8, 8, 8, 16, 1, 3>();
+        mma_case<f16, 7, 33, 4096, 4, NORM_LAYER, 8, 1, 1, 16, 1, 2>();
+
         short_case<bf16, 2304, 768, 132, NORM_LAYER, 16, 8, 8, 1, 160, 4, 1>();
         short_case<bf16, 768, 3072, 132, NORM_RMS, 16, 8, 8, 2, 256, 4, 4>();
         short_case<bf16, 101, 2000, 16, NORM_LAYER, 16, 4, 1, 1, 256, 2, 2>();

@@ -741,10 +741,10 @@ template <class T, int V>
 struct SampleRun {
         Rt *rt;
         T *logits;
-        int ld, *hist, cap, *next;
+        int ld, *hist, cap, B, *next;
         __device__ void operator()(int tile, char *smem) const
         {
-                sample_task<T, V, 1024>(rt, logits, ld, hist, cap, next, tile, smem);
+                sample_task<T, V, 1024>(rt, logits, ld, hist, cap, B, next, tile, smem);
         }
 };
 
@@ -819,13 +819,13 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
                 hist[i] = i * i % (V + 2) - 1;          /* repeats, and two that are no tokens */
         memcpy((void *)kept.p, (void *)logits.p, logits.n * sizeof(T));
         std::vector<int> old(hist.p, hist.p + B * CAP);
-        shell_run<1024>(B + 1, SAMPLE_SMEM, SampleRun<T, V>{rt, logits.p, ld, hist.p, CAP, next.p});
+        shell_run<1024>(B + 1, SAMPLE_SMEM, SampleRun<T, V>{rt, logits.p, ld, hist.p, CAP, B, next.p});
         for (int b = 0; b < B; b++) {
                 int S = (b == 0 ? 3 : b == 1 ? 20 : 0) + 2, n = std::min(S, (int)CAP);
                 n = last_n < 0 ? n : std::min(n, last_n);
                 std::vector<bool> seen(V);
                 for (int i = 0; i < n; i++) {
-                        int token = old[b * CAP + (S - 1 - i) % CAP];
+                        int token = old[(S - 1 - i) % CAP * B + b];
                         if (token < 0 || token >= V || seen[token])
                                 continue;
                         seen[token] = true;
@@ -839,7 +839,7 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
                 int want = sample_reference(rt, x, S, b);
                 CHECK_NEAR(next[b], want, 0, "V %d temp %g top_k %d top_p %g min_p %g sequence %d", V, temp, top_k,
                            top_p, min_p, b);
-                CHECK_NEAR(hist[b * CAP + S % CAP], want, 0, "hist of sequence %d", b);
+                CHECK_NEAR(hist[S % CAP * B + b], want, 0, "hist of sequence %d", b);
                 CHECK_NEAR(rt->pos[b], S, 0, "pos of sequence %d", b);
         }
         CHECK_NEAR(rt->n_out, 6, 0, "n_out");

@@ -118,10 +118,10 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(s.C, (s.H + 2 * s.K) * s.D, bias=s.qkv_bias)
         self.out = nn.Linear(s.H * s.D, s.C, bias=s.bias)
 
-    def make_cache(self):
+    def make_cache(self, B):
         """Buffers, so that CUDA graphs may write to them in place."""
         for name in ("k_cache", "v_cache"):
-            self.register_buffer(name, torch.zeros(1, self.s.K, self.s.ctx, self.s.D), persistent=False)
+            self.register_buffer(name, torch.zeros(B, self.s.K, self.s.ctx, self.s.D), persistent=False)
 
     def forward(self, x, turn, at, mask):
         s, (B, T, _) = self.s, x.shape
@@ -233,8 +233,8 @@ def train(shape, B, T, dtype, mode, n):
 
 
 @torch.no_grad()
-def decode(shape, prompt, contexts, dtype, mode, n):
-    """Milliseconds a token after the prompt; "contexts" has those after others."""
+def decode(shape, B, prompt, contexts, dtype, mode, n):
+    """Milliseconds a token of each of B sequences after the prompt; "contexts" has those after others."""
     clean()
     torch.manual_seed(0)
     torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
@@ -242,7 +242,7 @@ def decode(shape, prompt, contexts, dtype, mode, n):
         with torch.device("cuda"):
             model = Model(shape)
             for block in model.blocks:
-                block.att.make_cache()
+                block.att.make_cache(B)
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -251,14 +251,14 @@ def decode(shape, prompt, contexts, dtype, mode, n):
     call = torch.compile(next_token, mode=COMPILE[mode], fullgraph=True) if mode in COMPILE else next_token
 
     def generate(start, k):
-        token, at = torch.zeros(1, 1, dtype=torch.long, device="cuda"), torch.tensor([start], device="cuda")
+        token, at = torch.zeros(B, 1, dtype=torch.long, device="cuda"), torch.tensor([start], device="cuda")
         for _ in range(k):
             token, at = call(token, at).clone(), at + 1
 
     def per_token(start, k, rounds=3):
         return seconds(lambda: generate(start, k), 1, rounds) / k
 
-    model(torch.randint(0, shape.vocab, (1, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
+    model(torch.randint(0, shape.vocab, (B, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
     first = per_token(prompt, 1, 1)
     per_token(prompt, 8, 1)
     out = result(per_token(prompt, n), first)

@@ -143,7 +143,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER,
                 .train = o->mode & BUILD_TRAIN,
                 .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
-                .recompute = o->recompute, .print_after = o->print_after, .time_passes = o->time_passes
+                .recompute = o->recompute, .print_after = o->print_after, .time_passes = o->time_passes,
+                .choices = o->choices, .choices_name = o->choices_name
         };
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
@@ -154,6 +155,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         write_dot(b->model->graph, &b->dot);
         compile(b->model, &c, &b->made);
         diag_end(&d);
+        if (b->made.n_choices && !b->made.n_chosen)
+                return err_set(e, TGC_USAGE, "%s: none of its %d choices is of a product of this model; they hold for one "
+                               "model, --dtype, --batch-size and --block-size", o->choices_name, b->made.n_choices);
         return TGC_OK;
 }
 
@@ -167,13 +171,25 @@ static int add_sections(Plan *p, const Build *b, Err *e)
                 { "fused", c->fused.s, c->fused.n }, { "why", c->why.s, c->why.n },
                 { "memory", c->memory.s, c->memory.n }, { "dot", b->dot.s, b->dot.n },
                 { "graph", b->graph.s, b->graph.n }, { "graph.json", b->json.s, b->json.n },
-                { "consts", c->consts.s, c->consts.n }
+                { "consts", c->consts.s, c->consts.n }, { "products", c->products.s, c->products.n },
+                { "choices", c->choices.s, b->made.n_chosen ? c->choices.n : 0 }
         };
         int code = TGC_OK;
         for (size_t i = 0; i < sizeof s / sizeof *s && !code; i++)
                 if (s[i].n)
                         code = plan_add(p, s[i].name, s[i].data, s[i].n, e);
         return code;
+}
+
+static void build_free(Build *b)
+{
+        compiled_free(&b->made);
+        model_free(b->model);
+        text_free(&b->graph);
+        text_free(&b->json);
+        text_free(&b->dot);
+        free(b->define);
+        free(b->config);
 }
 
 int build_plan(Plan *p, const BuildOptions *o, Err *e)
@@ -188,12 +204,63 @@ int build_plan(Plan *p, const BuildOptions *o, Err *e)
                 fwrite(b.made.times.s, 1, b.made.times.n, stderr);
         if (!code)
                 code = add_sections(p, &b, e);
-        compiled_free(&b.made);
-        model_free(b.model);
-        text_free(&b.graph);
-        text_free(&b.json);
-        text_free(&b.dot);
-        free(b.define);
-        free(b.config);
+        build_free(&b);
+        return code;
+}
+
+/* ---- again ---- */
+
+/* "compiled dtype bf16 opt 3 ...", the second line of `products`. */
+static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
+{
+        const Section *s = plan_find(p, "products");
+        int infer, train, recompute;
+        char head[256] = "";
+        if (s)
+                snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
+        if (sscanf(head, "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                   "recompute %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
+                   &recompute) != 9)
+                return err_set(e, TGC_BAD_FILE, "the plan does not say how it was compiled: compile the model again");
+        o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
+        o->recompute = recompute;
+        o->dtype = dtype;
+        return TGC_OK;
+}
+
+static int read_again(Build *b, const Plan *from, Err *e)
+{
+        const Section *s = plan_find(from, "graph.json");
+        Diag d = { 0 };
+        if (!s)
+                return err_set(e, TGC_BAD_FILE, "the plan has no section graph.json");
+        if (!(b->config = malloc(s->size + 1)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for the graph");
+        memcpy(b->config, s->data, s->size);
+        b->config[s->size] = 0;
+        if (!DIAG_CATCH(&d))
+                return err_set(e, TGC_BAD_FILE, "%s", d.msg);
+        b->model = read_json_text(b->config, s->size, "the plan's graph.json");
+        diag_end(&d);
+        return TGC_OK;
+}
+
+int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
+{
+        Build b = { 0 };
+        char dtype[8];
+        BuildOptions o = { .cuda = plan_find(from, "program.cuda"), .cpu = plan_find(from, "program.cpu"),
+                           .choices = choices, .choices_name = "choices" };
+        int code = how_compiled(from, &o, dtype, e);
+        if (!code && !(code = read_again(&b, from, e)))
+                code = run_compiler(&b, &o, e);
+        for (int i = 0; i < from->n_sections && !code; i++) {
+                const Section *s = &from->section[i];
+                if (strncmp(s->name, "cubin.", 6) && strcmp(s->name, "choices") && strcmp(s->name, "why"))
+                        code = plan_add(to, s->name, s->data, s->size, e);
+        }
+        if (!code)
+                code = add_sections(to, &b, e);
+        build_free(&b);
         return code;
 }

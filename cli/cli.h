@@ -61,11 +61,16 @@ typedef struct BuildOptions {
         int         opt, batch, ctx, chunk, block;
         bool        cuda, cpu, recompute, time_passes;
         const char *print_after;
+        const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
+        const char *choices_name;
         int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
 } BuildOptions;
 
 /* Read and compile: adds every section but tokenizer, weights and machine code. */
 int  build_plan(Plan *p, const BuildOptions *o, Err *e);
+/* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into *to, an empty one.
+ * Its weights are from's, which outlives it; compiled code for GPUs stays behind. */
+int  plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
 
 /* ---- load.c: PLAN or MODEL to a plan in memory ---- */
 

@@ -6,7 +6,7 @@
 static const struct { OptionId option; const char *section; } part[] = {
         { O_D_GRAPH, "graph" }, { O_D_IR, "ir" }, { O_D_FUSED, "fused" }, { O_D_CUDA, "source.cuda" },
         { O_D_C, "source.cpu" }, { O_D_PROGRAM, "program.cuda" }, { O_D_MEMORY, "memory" }, { O_D_DOT, "dot" },
-        { O_D_MANIFEST, "manifest" }
+        { O_D_MANIFEST, "manifest" }, { O_D_CHOICES, "choices" }
 };
 enum { N_PARTS_TO_DUMP = sizeof part / sizeof *part };
 
@@ -65,8 +65,8 @@ int cmd_dump(const Args *a, Err *e)
                 asked += opt_flag(a, part[i].option);
         if (!asked && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
                 return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
-                               "--dot or "
-                               "--manifest");
+                               "--dot, "
+                               "--choices or --manifest");
         if (opt_flag(a, O_JSON) && !opt_flag(a, O_D_GRAPH))
                 return err_set(e, TGC_USAGE, "dump: --json goes with --graph");
         if (kernel && !opt_flag(a, O_D_CUDA) && !opt_flag(a, O_D_C))

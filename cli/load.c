@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "../runtime/file.h"
+#include "../runtime/manifest.h"
+#include "../runtime/words.h"
 #include "cli.h"
 
 static bool ends(const char *s, const char *tail)
@@ -190,7 +192,8 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 
 static int refuse_model_options(const Args *a, const char *path, Err *e)
 {
-        static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS };
+        static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS,
+                                          O_TUNED };
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 if (opt_set(a, fixed[i]))
                         return err_set(e, TGC_USAGE, "%s is compiled already: --%s belongs to `tgc compile`", path,
@@ -247,12 +250,47 @@ static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow
         return from && !how->no_weights ? weights_import(&l->plan, from, &l->weights, &talk, e) : TGC_OK;
 }
 
+/* --tuned: a text, or the one in a plan; NULL: there is no such option.  Caller frees. */
+static int read_choices(const Args *a, char **text, Err *e)
+{
+        const char *path = opt_str(a, O_TUNED);
+        const Section *s;
+        size_t n;
+        Plan p;
+        *text = NULL;
+        if (!path)
+                return TGC_OK;
+        if (!is_plan(path))
+                return file_read_text(path, MANIFEST_MAX_TEXT, text, &n, e);
+        int code = plan_open(&p, path, e);
+        if (code)
+                return code;
+        if (!(s = plan_find(&p, "choices")))
+                code = err_set(e, TGC_BAD_FILE, "%s: `tgc tune` chose no tiles in this plan", path);
+        else if (!(*text = strndup(s->data, s->size)))
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        plan_close(&p);
+        return code;
+}
+
+static void say_passed_over(const Plan *p, const Args *a, const char *choices)
+{
+        const Section *s = plan_find(p, "choices");
+        size_t all = text_count(choices, strlen(choices), "choose"), taken = s ? text_count(s->data, s->size, "choose") : 0;
+        Say talk = say_new(a);
+        if (taken < all)
+                say(&talk, "%s: %zu of %zu choices are of products that this model has not\n", opt_str(a, O_TUNED),
+                    all - taken, all);
+}
+
 static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
-        char vocab[32] = "0";
+        char vocab[32] = "0", *choices;
         int code = TGC_OK;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
         if (!l->tok && is_char && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
+                return code;
+        if ((code = read_choices(a, &choices, e)))
                 return code;
         BuildOptions o = {
                 .kind = l->kind, .model = path, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
@@ -260,9 +298,14 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
+                .choices = choices, .choices_name = opt_str(a, O_TUNED),
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
-        if ((code = build_plan(&l->plan, &o, e)) || (code = plan_add_headers(&l->plan, e)))
+        code = build_plan(&l->plan, &o, e);
+        if (!code && choices)
+                say_passed_over(&l->plan, a, choices);
+        free(choices);
+        if (code || (code = plan_add_headers(&l->plan, e)))
                 return code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
         if (!l->tok && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))

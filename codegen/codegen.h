@@ -107,6 +107,7 @@ typedef struct Piece {
         bool        waits;              /* the task calls pdl_wait */
         bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
+        int         product;            /* it is work of product - 1 of the module's; 0: of none */
         double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
@@ -139,12 +140,23 @@ typedef struct Kernel {
         int         n_now;              /* launches of the program being written */
 } Kernel;
 
+/* A tile that `tgc tune` found to be the fastest, for products of this key (choice.c). */
+typedef struct Choice { const char *key, *tile; int splits; Loc loc; bool used; } Choice;
+typedef struct Choices { const char *gpu; Choice *choice; int n; } Choices;
+
+/* Products of one key: the tile, that for sm_90a or NULL, what else promises something; joined: there are launches that
+ * do it together with others. */
+typedef struct Product { const char *key, *tile, *tile90, *others; bool joined; } Product;
+
 /* All programs of one target share its kernels. */
 typedef struct Module {
         Arena  *arena;
         int     target;
         Kernel *kernel;
         int     n_kernels, cap;
+        Choices *choices;               /* or NULL */
+        Product *product;
+        int     n_products, cap_products;
 } Module;
 
 typedef struct Emit {
@@ -247,6 +259,12 @@ typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_block
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
 double  tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);   /* its estimate */
+typedef struct Tile90 Tile90;
+/* A tile that can do a product, K in so many parts, and the estimate; t90: of the tiles for sm_90a, t NULL. */
+typedef struct Candidate { const char *name; const Tile *t; const Tile90 *t90; int splits; double us; } Candidate;
+enum { MOST_CANDIDATES = 512 };
+int     tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out);
+bool    tile_known(const char *name);           /* in either table */
 /* Tiles of bm x bn, of `parts` matrices M x N, that the busiest multiprocessor of an H100 gets. */
 int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts);
 typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
@@ -258,7 +276,7 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 
 /* ---- gen_matmul_sm90.c: a product's branch for sm_90a ---- */
 
-typedef struct Tile90 { const char *name; int bm, bn, share, threads, smem, ps; double ta; } Tile90;
+struct Tile90 { const char *name; int bm, bn, share, threads, smem, ps; double ta; };
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some. */
 typedef struct Product90 {
@@ -272,6 +290,9 @@ typedef struct Product90 {
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
+int     tile90_list(const Product90 *p, bool cut, Candidate *out);
+bool    tile90_known(const char *name);
+double  tile_time_tail(const Tile *t, const Product90 *p, int splits);         /* tile_time, and what its own tail moves */
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */
 /* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
  * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
@@ -279,6 +300,21 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false:
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws, const char *sums);
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
+
+/* ---- choice.c: the tile of a product: one that was measured, else the cost model's ---- */
+
+Choices *choices_read(Arena *a, const char *text, const char *name);   /* error_at on mistakes */
+int   choices_used(Choices *c, Text *out);      /* those that products took, sorted, as text; how many */
+/* How a product may be done: K in parts; through tensor maps; M is the most it can be.  tail: its name in the key.
+ * sums: of op(a)'s rows are wanted too. */
+typedef struct Ways { bool cut, maps, most, sums; int64_t batch; const char *tail; } Ways;
+/* t90 NULL: t does it everywhere. */
+typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, product, first; } Pick;
+Pick  product_pick(Emit *e, const Product90 *p, const Ways *w);
+void  product_end(Emit *e, const Pick *k);      /* the launches since then are the product's */
+const char *tail_key(Emit *e, const Functor *f);        /* names of its ops */
+void  products_run(Emit *e, const char *program, Text *out);    /* for `tgc tune`, see runtime/plan.h */
+void  products_text(const Module *m, Text *out);        /* after the last products_run */
 
 /* ---- gen_attention_sm90.c: attention's branches for sm_90a ---- */
 

@@ -76,14 +76,14 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
-                const Tile *t = tile_pick(l->dt, M, N, K, 1, NULL);
+                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
+                                      tail_bytes > 4 };
+                Pick pick = product_pick(e, &p, &(Ways){ .maps = true, .batch = 1, .tail = b->title });
+                const Tile *t = pick.t;
+                const Tile90 *t90 = pick.t90;
                 b->threads = t->threads;
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
-                int splits;
-                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                      tail_bytes > 4 };
-                const Tile90 *t90 = tile90_pick(&p, t, 1, &splits);
                 build_line(b, "\1_tail tail = { a };");
                 if (t90)
                         product90(b, &p, t90, 1, NULL, NULL);
@@ -94,6 +94,7 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                         text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
+                product_end(e, &pick);
         } else {
                 build_cpu_loop(b,
                                arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,

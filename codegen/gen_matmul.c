@@ -58,29 +58,48 @@ static double short_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t
 /* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
 enum { MOST_SPLITS = 16, LEAST_K = 128, BLOCK_BYTES = 99 * 1024 };
 
-const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits)
+static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
-        const Tile *best = NULL;
-        double least = 0;
-        int parts = 1;
+        if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
+                return false;
+        if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
+                          tile_time(t, M, N, K, batch, 1) >= SHORT_US))
+                return false;
+        return *t->name != 'H' || t->bm >= 64 || M <= 64;       /* mma's, for a few tokens */
+}
+
+int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out)
+{
+        int n = 0;
         for (int i = 0; i < N_TILES; i++) {
                 const Tile *t = &tiles[i];
-                if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
+                if (!tile_fits(t, dt, M, N, K, batch))
                         continue;
-                if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
-                                  tile_time(t, M, N, K, batch, 1) >= SHORT_US))
-                        continue;
-                if (*t->name == 'H' && t->bm < 64 && M > 64)    /* mma's, for a few tokens */
-                        continue;
-                for (int s = 1; s == 1 || (splits && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++) {
-                        double us = s > 1 ? tile_time(t, M, N, K, batch, s) : short_time(t, M, N, K, batch);
-                        if (!best || us < least)
-                                best = t, least = us, parts = s;
-                }
+                for (int s = 1; s == 1 || (cut && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++)
+                        out[n++] = (Candidate){ t->name, t, NULL, s, s > 1 ? tile_time(t, M, N, K, batch, s)
+                                                                           : short_time(t, M, N, K, batch) };
         }
+        return n;
+}
+
+bool tile_known(const char *name)
+{
+        for (int i = 0; i < N_TILES; i++)
+                if (!strcmp(tiles[i].name, name))
+                        return true;
+        return tile90_known(name);
+}
+
+const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits)
+{
+        Candidate c[MOST_CANDIDATES];
+        int n = tile_list(dt, M, N, K, batch, splits, c), best = 0;
+        for (int i = 1; i < n; i++)
+                if (c[i].us < c[best].us)
+                        best = i;
         if (splits)
-                *splits = parts;
-        return best;
+                *splits = c[best].splits;
+        return c[best].t;
 }
 
 int64_t dim_most(Emit *e, Dim d)
@@ -303,22 +322,22 @@ static void matmul(Emit *e, const Group *gr)
         int64_t ea = a.align, ew = w.align;
         int64_t pa = ta ? pow2_of(M) : pow2_of(K), pw = tb ? pow2_of(K) : pow2_of(n->type.dim[n->type.rank - 1]);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
-        int splits = 1;
-        const Tile *t = tile_pick(a.dt, m_most, N, k_most, b_most, lead ? NULL : &splits);
+        const char *type = c_type(a.dt);
+        Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
+                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };
+        const Group *columns = column_beside(e, gr->anchor);
+        bool fixed = is_number(Mc) && is_number(Kc) && is_number(Nc);
+        Ways ways = { .cut = !lead, .most = !fixed, .sums = columns, .batch = b_most, .tail = tail_key(e, &gr->tail[0]) };
+        ways.maps = !lead && fixed && slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
+        Pick pick = product_pick(e, &p, &ways);
+        const Tile *t = pick.t;
+        const Tile90 *t90 = pick.t90;
+        int splits = pick.splits, splits90 = pick.splits90, sums_work = -1;
+        int64_t sums90 = 0;
         b.threads = t->threads;
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         b.alone = t->cls[1];
-        const char *type = c_type(a.dt);
-        Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
-                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };
-        const Tile90 *t90 = NULL;
-        const Group *columns = column_beside(e, gr->anchor);
-        int splits90 = 1, sums_work = -1;
-        int64_t sums90 = 0;
-        if (!lead && is_number(Mc) && is_number(Kc) && is_number(Nc) && slot_of(e, n->in[0], &p.a, &p.lda) &&
-            slot_of(e, n->in[1], &p.w, &p.ldw))
-                t90 = tile90_pick(&p, t, splits, &splits90);
         if (t90 && columns) {
                 sums90 = row_sums90(&p, t90, splits90);
                 sums_work = column_work(e, columns, sums90);
@@ -365,6 +384,7 @@ static void matmul(Emit *e, const Group *gr)
                                         256 * (tail.maxv < 8 ? tail.maxv : 8)));
                 if (columns)
                         column_sums(e, columns, sums_work, sums90);
+                product_end(e, &pick);
                 return;
         }
         build_line(&b, "\1_tail tail = { a };");
@@ -395,6 +415,7 @@ static void matmul(Emit *e, const Group *gr)
                                 dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
         if (columns)
                 column_sums(e, columns, sums_work, sums90);
+        product_end(e, &pick);
 }
 
 /* An adapter that drops the expert: tails know it from the slot where they need it. */

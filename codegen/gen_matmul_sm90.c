@@ -54,27 +54,40 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 4e6 : 1.5e6) : us;
 }
 
-/* What tile_pick's choice takes; its own estimate has the tail of a plain store. */
-static double time_elsewhere(const Tile *t, const Product90 *p, int splits)
+double tile_time_tail(const Tile *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double tail = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->tail_bytes - 2);
         return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * tail;
 }
 
+int tile90_list(const Product90 *p, bool cut, Candidate *out)
+{
+        int n = 0;
+        for (int i = 0; i < N_TILES && p->dt != DT_F32 && p->align >= 16; i++)
+                for (int s = 1; s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K); s++)
+                        out[n++] = (Candidate){ tiles[i].name, NULL, &tiles[i], s, time90(&tiles[i], p, s) };
+        return n;
+}
+
+bool tile90_known(const char *name)
+{
+        for (int i = 0; i < N_TILES; i++)
+                if (!strcmp(tiles[i].name, name))
+                        return true;
+        return false;
+}
+
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits)
 {
+        Candidate c[MOST_CANDIDATES];
         const Tile90 *best = NULL;
-        double us = time_elsewhere(other, p, other_splits);
+        double us = tile_time_tail(other, p, other_splits);
+        int n = us < LEAST_US ? 0 : tile90_list(p, other_splits > 1, c);
         *splits = 1;
-        if (p->dt == DT_F32 || p->align < 16 || us < LEAST_US)
-                return NULL;
-        for (int i = 0; i < N_TILES; i++)
-                for (int s = 1; s == 1 || (other_splits > 1 && s <= MOST_SPLITS && p->K / s >= LEAST_K); s++) {
-                        double here = time90(&tiles[i], p, s);
-                        if (here < us)
-                                best = &tiles[i], us = here, *splits = s;
-                }
+        for (int i = 0; i < n; i++)
+                if (c[i].us < us)
+                        best = c[i].t90, us = c[i].us, *splits = c[i].splits;
         return best;
 }
 

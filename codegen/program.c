@@ -460,7 +460,8 @@ static int64_t scheduled(Emit *e, Arena *a, int64_t total, Buffer **b, int *n)
         return plan_memory(e, a, b, n);
 }
 
-void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *memory)
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *products,
+                  Text *memory)
 {
         Arena *a = arena_new();
         Emit e = { .m = m, .g = g, .tmp = arena_new(), .place = place_concats(g, a), .most_t = T, .most_b = B };
@@ -490,6 +491,8 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                         io_line(&e, sh, b, n, g->out[i].name, g->out[i].ref, out);
         keep_lines(&e, sh, out);
         launches(&e, sh, b, n, out);
+        if (products)
+                products_run(&e, name, products);
         if (memory)
                 memory_text(name, b, n, total, memory);
         emit_free(&e);

@@ -26,8 +26,9 @@ typedef struct Shared {
         int         n_map, cap_map;
 } Shared;
 
-/* g is fused.  B, T: most sequences and tokens.  memory (may be NULL) gets the plan as a table. */
-void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *memory);
+/* g is fused.  B, T: most sequences and tokens.  memory gets the plan as a table, products the launches of products
+ * (products_run); both may be NULL. */
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *products, Text *memory);
 void program_update(Module *m, Shared *sh, DType dt, Text *out);
 
 #endif

@@ -56,6 +56,7 @@ Model *read_lua(const char *path, const ReadOptions *o);
  * (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len) and `shared`. */
 Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);
 Model *read_json(const char *path);
+Model *read_json_text(const char *text, size_t n, const char *name);    /* text[n] is 0; name: for messages */
 void   write_json(const Model *m, Text *out);           /* what read_json reads back */
 
 /* ---- passes/: one each, see the head of each file ---- */
@@ -88,6 +89,8 @@ typedef struct CompileOptions {
         int         block;              /* training window T; 0: the model's ctx */
         bool        cuda, cpu;          /* targets to write programs for */
         bool        recompute;
+        const char *choices;            /* text of tiles that were measured (codegen/choice.c), or NULL */
+        const char *choices_name;       /* what messages call it */
         const char *print_after;        /* pass name, or NULL */
         bool        time_passes;
 } CompileOptions;
@@ -97,6 +100,9 @@ typedef struct Compiled {
         Text program[2], source[2];     /* [0] cuda, [1] cpu */
         Text consts;                    /* bytes of arena const */
         Text ir;                        /* all graphs, locations and groups included */
+        Text products;                  /* of CUDA's programs, for `tgc tune` */
+        Text choices;                   /* those of CompileOptions that products took */
+        int  n_choices, n_chosen;       /* how many there were; were taken */
         Text fused, why, memory;        /* for people */
         Text passes, times;             /* --print-after, --time-passes */
         int  n_kernels[2];

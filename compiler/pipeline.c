@@ -371,6 +371,20 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         return n;
 }
 
+/* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
+static void products(const CompileOptions *o, Module *m, int ctx, int chunk, int block, const Text *launched, Compiled *out)
+{
+        Text *t = &out->products;
+        text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d recompute %d\n",
+                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, chunk, block, o->recompute);
+        products_text(m, t);
+        text_put(t, launched->s ? launched->s : "", launched->n);
+        if (m->choices) {
+                out->n_choices = m->choices->n;
+                out->n_chosen = choices_used(m->choices, &out->choices);
+        }
+}
+
 /* A pass of that name, or `all`. */
 static void check_pass(const char *name)
 {
@@ -434,7 +448,9 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         for (int target = 0; target < N_TARGETS; target++) {
                 Shared sh = { .arena = arena_new(), .batch = o->batch };
                 Module *mod = module_new(sh.arena, target);
-                Text programs = { 0 }, kernels = { 0 };
+                if (o->choices && target == TARGET_CUDA)
+                        mod->choices = choices_read(sh.arena, o->choices, o->choices_name);
+                Text programs = { 0 }, kernels = { 0 }, launched = { 0 };
                 double t0 = now();
                 bool first_target = !out->memory.s;
                 if (target == TARGET_CUDA ? !o->cuda : !o->cpu) {
@@ -450,7 +466,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                         manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
                 for (int i = 0; i < n; i++)
                         program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs,
-                                     first_target ? &out->memory : NULL);
+                                     target == TARGET_CUDA ? &launched : NULL, first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, &sh, o->dtype, &programs);
                 Text *t = &out->program[target];
@@ -461,10 +477,13 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 text_put(t, programs.s ? programs.s : "", programs.n);
                 if (!out->fused.s)
                         module_fused(mod, &out->fused);
+                if (target == TARGET_CUDA)
+                        products(o, mod, ctx, chunk, block, &launched, out);
                 out->consts = sh.consts;
                 out->n_kernels[target] = mod->n_kernels;
                 text_free(&programs);
                 text_free(&kernels);
+                text_free(&launched);
                 arena_free(sh.arena);
                 clock.codegen += now() - t0;
         }
@@ -487,6 +506,8 @@ void compiled_free(Compiled *c)
         text_free(&c->passes);
         text_free(&c->times);
         text_free(&c->consts);
+        text_free(&c->products);
+        text_free(&c->choices);
         for (int i = 0; i < 2; i++) {
                 text_free(&c->program[i]);
                 text_free(&c->source[i]);

@@ -555,6 +555,7 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuDeviceGetAttribute(&c->sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
         snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor, major == 9 && minor == 0 ? "a" : "");
         snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
+        c->d.sm90 = !strcmp(c->arch, "sm_90a");
         c->early = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
         if (major < 8)
                 return err_set(e, TGC_NO_DEVICE, "%s is too old: the kernels need compute capability 8.0", c->d.name);

@@ -15,6 +15,8 @@
  *      cubin.sm_XX     compiled kernels, a pack named by unit, optional
  *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional
  *      ir              the graphs as text, for `tgc dump`
+ *      products        text, below: products of matrices and their tiles, for `tgc tune`
+ *      choices         the tiles that `tgc tune` chose (codegen/choice.c has the grammar), optional
  *      tokenizer       tokenizer_pack's blob, optional
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
@@ -77,6 +79,16 @@
  * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
  * targets, not yet weighted by rt->share, gradients are.  history has cap rows
  * of B elements, position p in row p % cap.  bad is cleared before update runs.
+ *
+ * PRODUCTS, of program.cuda:
+ *
+ *      tgc-products 1
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1
+ *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
+ *                                      [and on sm_90a]; what may be as fast, best first.  Tiles that sm_90a has
+ *                                      alone begin with S
+ *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that have no line
+ *                                      of their own share launches with others)
  *
  * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const T *a2, ...)
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)

@@ -378,19 +378,15 @@ static void read_root(File *f, const cJSON *o, const char *text)
         model_finish(f->m);
 }
 
-Model *read_json(const char *path)
+Model *read_json_text(const char *text, size_t n, const char *name)
 {
-        size_t n;
-        char *text = read_text(path, READ_MAX_TEXT, &n);
         cJSON *json = NULL;
         Err e = { 0 };
         Diag d;
-        if (json_parse(&json, text, n, path, &e)) {
-                free(text);
+        if (json_parse(&json, text, n, name, &e))
                 error_code(e.code, (Loc){ 0 }, "%s", e.msg);
-        }
         File f = { .m = model_new("model") };
-        f.path = arena_str(f.m->arena, path);
+        f.path = arena_str(f.m->arena, name);
         f.seen.a = f.m->arena;
         d.source = NULL;
         if (DIAG_CATCH(&d)) {
@@ -401,10 +397,24 @@ Model *read_json(const char *path)
                 f.m = NULL;
         }
         cJSON_Delete(json);
-        free(text);
         if (!f.m)
                 error_code(d.code, (Loc){ 0 }, "%s", d.msg);
         return f.m;
+}
+
+Model *read_json(const char *path)
+{
+        size_t n;
+        char *text = read_text(path, READ_MAX_TEXT, &n);
+        Diag d;
+        if (!DIAG_CATCH(&d)) {
+                free(text);
+                diag_pass_on(&d);
+        }
+        Model *m = read_json_text(text, n, path);
+        diag_end(&d);
+        free(text);
+        return m;
 }
 
 /* Writing ---------------------------------------------------------------- */

@@ -30,28 +30,27 @@ static int64_t tiles90(const Tile90 *t, const Product90 *p)
 
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
  * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
- * gradient's float32, whole sectors at a time, a sixth), the rest hides under the other's products (LEAD); where they
- * take turns all of it may hide, but tiles whose sums leave no registers for reading ahead read slowly.  Where all
- * tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients, neither of whose
- * operands has K contiguous, take longer (ta), and so do tails that look for the edge of C. */
+ * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
+ * may hide, but tiles whose sums leave no registers for reading ahead read slowly, the more so the more there is to
+ * read.  Where all tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients,
+ * neither of whose operands has K contiguous, take longer (ta). */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
-        double tail = 1.4e-4 * t->bm * t->bn * (splits > 1 ? 4 : p->tail_bytes), each;
+        double bytes = splits > 1 ? 4 : p->tail_bytes, tail = 1.4e-4 * t->bm * t->bn * bytes, each;
+        bool reads = p->reads && splits == 1;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
         if (p->ta)
                 main *= t->ta;
-        if (p->M % t->bm || p->N % t->bn)
-                main *= 1.06;
         if (t->share == 2)
-                each = main + (p->ta ? 0.15 : 0.3) * tail;
+                each = main + (p->ta ? 0.2 : 0.33) * tail;
         else
-                each = (main + tail * (!p->reads ? 0.75 : t->bn > 128 ? 1.6 : 0.8)) / 2;
+                each = (main + tail * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
         each = each > main ? each : main;
-        double us = 3 + (double)most * each + (t->share == 1 ? 0.75 * tail : 0);
-        return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 4e6 : 1.5e6) : us;
+        double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * tail : 0);
+        return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
 double tile_time_tail(const Tile *t, const Product90 *p, int splits)

@@ -1,6 +1,7 @@
 /* cmd_info.c: tgc info */
 #include <string.h>
 #include "../runtime/manifest.h"
+#include "../runtime/words.h"
 #include "work.h"
 
 static const char *const program_section[] = { "program.cuda", "program.cpu" };
@@ -24,9 +25,23 @@ static void json_programs(cJSON *o, const Plan *p)
         }
 }
 
+/* How many products have a tile that `tgc tune` chose, and where: "" if nowhere. */
+static size_t tuned(const Plan *p, char gpu[128])
+{
+        const Section *s = plan_find(p, "choices");
+        char head[256];
+        *gpu = 0;
+        if (!s)
+                return 0;
+        snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
+        sscanf(head, "tgc-choices 1\ngpu %127[^\n]", gpu);
+        return text_count(s->data, s->size, "choose");
+}
+
 static int print_json(const Plan *p, const Manifest *m, Err *e)
 {
         cJSON *o = cJSON_CreateObject(), *s = cJSON_AddObjectToObject(o, "section_bytes");
+        char gpu[128];
         cJSON_AddStringToObject(o, "model", m->model);
         cJSON_AddStringToObject(o, "dtype", store_name(m->dtype));
         cJSON_AddStringToObject(o, "mode", m->infer && m->train ? "both" : m->train ? "train" : "infer");
@@ -35,6 +50,8 @@ static int print_json(const Plan *p, const Manifest *m, Err *e)
         cJSON_AddNumberToObject(o, "batch", m->batch);
         cJSON_AddNumberToObject(o, "parameters", (double)m->n_all);
         cJSON_AddNumberToObject(o, "trainable_parameters", (double)m->n_train);
+        cJSON_AddNumberToObject(o, "tuned_products", (double)tuned(p, gpu));
+        cJSON_AddStringToObject(o, "tuned_on", gpu);
         for (int i = 0; i < p->n_sections; i++)
                 cJSON_AddNumberToObject(s, p->section[i].name, (double)p->section[i].size);
         json_programs(o, p);
@@ -59,13 +76,16 @@ static void print_program(const Plan *p, const char *name)
 
 static void print_text(const Plan *p, const Manifest *m)
 {
-        char n[32], t[32];
+        char n[32], t[32], gpu[128];
+        size_t n_tuned = tuned(p, gpu);
         printf("model      %s, %s\n", m->model, store_name(m->dtype));
         printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
                : "inference");
         printf("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
                text_count_si(t, sizeof t, (double)m->n_train));
         printf("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
+        if (n_tuned)
+                printf("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s", *gpu ? gpu : "?");
         for (int i = 0; i < 2; i++)
                 print_program(p, program_section[i]);
         printf("\nsections:\n");

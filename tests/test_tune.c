@@ -264,6 +264,8 @@ TEST(tuned_plans_on_the_command_line)
         snprintf(out, sizeof out, "cmp -s %s %s", scratch("a.plan"), scratch("plain.plan"));
         CHECK(WEXITSTATUS(system(out)) == 1);
         CHECK(!tgc("dump @/a.plan --choices", 0) && !strcmp(out, HEAD "choose " UP " S256x128/1\n"));
+        CHECK(!tgc("info @/a.plan", 0) && strstr(out, "tuned      1 product, on Some GPU\n"));
+        CHECK(!tgc("info @/plain.plan", 0) && !strstr(out, "tuned"));
         EXPECT("dump @/plain.plan --choices", TGC_BAD_FILE, "no section choices");
         EXPECT("info gpt --tuned @/plain.plan", TGC_BAD_FILE, "`tgc tune` chose no tiles in this plan");
         EXPECT("info gpt --tuned @/none.txt", TGC_IO, "none.txt");
@@ -300,7 +302,8 @@ TEST(tune_on_the_emulator)
         CHECK(!stat(scratch("one.plan"), &before));
         CHECK(tgc("tune @/one.plan --device emulate -r 2", 300) == 130);        /* leaves the plan as it was */
         CHECK(!stat(scratch("one.plan"), &after) && before.st_ino == after.st_ino);
-        EXPECT("tune @/one.plan -o @/two.plan --device emulate -r 2 --json", 0, "products have another tile now");
+        EXPECT("compile @/one.lua --mode infer --dtype bf16 -o @/two.plan -q", 0, "");
+        EXPECT("tune @/two.plan --device emulate -r 2 --json", 0, "two.plan: ");       /* in place */
         cJSON *o = cJSON_Parse(out), *list = cJSON_GetObjectItem(o, "products"), *x = cJSON_GetArrayItem(list, 0);
         CHECK_MSG(cJSON_GetArraySize(list) == 1 && x, "%s", out);
         CHECK(!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(x, "product")), "bf16:<=64x64x64:nt:store:0"));

@@ -141,6 +141,8 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
 
+static bool is_number(const char *s) { return !s[strspn(s, "0123456789")]; }
+
 static int64_t pow2_of(Dim d)
 {
         int64_t m = d.n | 8;
@@ -160,6 +162,18 @@ static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int
         if (keep)
                 build_line(b, "if (tile == 0)\n                matvec_keep<%lld, %d, %s>(%s, smem, head%s, \1_keep{ a });",
                            (long long)K, b->threads, norm, eps, gain);
+}
+
+/* head and tail are there; ends the kernel. */
+static void build_mma(Build *b, const MatvecMma *s, const char *type, int M, int64_t N, int64_t K, const char *norm,
+                      const char *operands, const char *rest)
+{
+        b->threads = s->warps * 32;
+        b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps;        /* two, of two launches */
+        b->smem = s->smem;
+        build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, head, tail%s);", type, M, (long long)N,
+                   (long long)K, s->warps, s->tiles, s->rounds, norm, operands, rest);
+        build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
 }
 
 /* A few rows.  A norm of x that fuse put into the head is applied by the kernel itself. */
@@ -238,13 +252,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (rows16.warps) {
                 b->include = "matvec_mma";
-                b->threads = rows16.warps * 32;
-                b->min_blocks = rows16.rounds == 1 ? 2 : 16 / rows16.warps;       /* two of different launches */
-                b->smem = rows16.smem;
-                build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, %s, %s, tile, smem, head, tail%s);", type, M,
-                           (long long)N, (long long)K, rows16.warps, rows16.tiles, rows16.rounds, norm, w.arg, w.ld, eps, finish);
-                keep_row(b, keep, norm, eps, K, finish);
-                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, rows16.cols));
+                build_mma(b, &rows16, type, M, N, K, norm, arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
                     split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
@@ -266,8 +274,6 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
 }
-
-static bool is_number(const char *s) { return !s[strspn(s, "0123456789")]; }
 
 static void matmul(Emit *e, const Group *gr)
 {
@@ -322,6 +328,19 @@ static void matmul(Emit *e, const Group *gr)
         int64_t ea = a.align, ew = w.align;
         int64_t pa = ta ? pow2_of(M) : pow2_of(K), pw = tb ? pow2_of(K) : pow2_of(n->type.dim[n->type.rank - 1]);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
+        if (tb && !ta && !lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt && align == 16 && is_number(Mc) &&
+            is_number(Kc)) {
+                MatvecMma mma = matvec_mma((int)m_most, N, (int)k_most, false, SMS);
+                if (mma.warps) {
+                        b.include = "matvec_mma";
+                        b.waits = true;
+                        build_line(&b, "const PlainHead<%s> head = { %s, %s };", c_type(a.dt), a.arg, a.ld);
+                        build_line(&b, "\1_tail tail = { a };");
+                        build_mma(&b, &mma, c_type(a.dt), (int)m_most, N, k_most, "NORM_NONE",
+                                  arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
+                        return;
+                }
+        }
         const char *type = c_type(a.dt);
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };

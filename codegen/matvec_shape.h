@@ -76,7 +76,8 @@ static inline MatvecShort matvec_short(int esize, long N, int K, int align, int 
         return s;
 }
 
-/* kernels/matvec_mma.cuh: 2 to 16 rows of 16-bit x, more than 8 of up to MATVEC_MOST_K16 elements. */
+/* kernels/matvec_mma.cuh: 2 to 64 rows of 16-bit x.  More than 8: of up to MATVEC_MOST_K16 elements where there is a norm; more
+ * than 16: only where W is all under way at once. */
 enum { MATVEC_MOST_K16 = 2048 };
 
 typedef struct MatvecMma {
@@ -90,23 +91,23 @@ typedef struct MatvecMma {
 static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
 {
         MatvecMma s = { 0 };
-        int chunks = (K + 31) / 32, most = M > 8 ? 4 : 8, warps = chunks > 8 * most ? 16 : 8, steps = (chunks + most * warps - 1) / (most * warps);
+        int chunks = (K + 31) / 32, most = M > 8 && M <= 16 ? 4 : 8, warps = chunks > 8 * most ? 16 : 8, steps = (chunks + most * warps - 1) / (most * warps);
         int per = (chunks + warps * steps - 1) / (warps * steps), tiles = 1;
         long blocks, all = (N + 7) / 8, least = (all + sms - 1) / sms, many = 16 / warps * sms;
         bool at_once = steps == 1 && per * least <= 12 && least <= 4;
 
-        if (M < 2 || M > 16 || K % 8 || (M > 8 && K > MATVEC_MOST_K16) || (norm && steps > 1))
+        if (M < 2 || M > 64 || K % 8 || (norm && (steps > 1 || M > 16)) || (M > 16 && !at_once))
                 return s;
         if (at_once)
                 tiles = (int)least;
-        while (!at_once && tiles < 4 && 2 * tiles * per <= 8)
+        while (!at_once && tiles < 4 && 2 * tiles * per <= 8 && all >= 2L * tiles * sms)
                 tiles *= 2;
         blocks = (all + tiles - 1) / tiles;
         s.warps = warps;
         s.tiles = tiles;
         s.rounds = at_once ? 1 : (int)((blocks + many - 1) / many);
         s.cols = 8 * tiles * s.rounds;
-        s.smem = (2 * warps * M * 8 * tiles + warps * 32) * 4;
+        s.smem = ((s.rounds > 1 ? 2 : 1) * warps * M * 8 * tiles + warps * 32) * 4;
         return s;
 }
 

@@ -100,7 +100,7 @@ check() {
                  "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=4352 --dtype bf16" \
                  "moe.lua -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4 --dtype bf16" "gpt.lua -D n_embd=64 -D n_head=4"; do
                 plan=$out/batch$((n_batch = n_batch + 1)).plan
-                try "check $m, 12 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 -D ctx=64 -b 12 --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
+                try "check $m, 40 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
         done
         try "check gated.lua" $tgc check tests/e2e/check/gated.lua --greedy 60 --device cuda
         for m in "${models[@]}"; do

@@ -1,18 +1,19 @@
-/* matvec_mma.cuh: y = norm(x) Wt for 2 to 16 rows of 16-bit x, by the tensor cores: several sequences' next tokens.
+/* matvec_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, by the tensor cores: several sequences' next tokens.
  *
  * The time is still that of reading W once, and of waiting for x; but with so many rows the products no longer fit
- * beside the loads on the float32 units.  So the rows of x are mma's 16 rows (of up to 8 the others are zeros) and 8 rows
- * of W its columns.  Both come straight into the registers that mma wants, 16 bytes a lane: which of a chunk's 32
- * elements of K a lane's words are is the same for x and W, and nothing else matters to a sum over K.
+ * beside the loads on the float32 units.  So 16 rows of x are mma's rows (where there are up to 8 the others are zeros)
+ * and 8 rows of W its columns.  Both come straight into the registers that mma wants, 16 bytes a lane: which of a
+ * chunk's 32 elements of K a lane's words are is the same for x and W, and nothing else matters to a sum over K.
  *
  *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t, 2t+1, 2t+8, 2t+9
  *
- * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES columns: it
- * reads x once, and the next round's W is under way while one is used.  Partial sums meet in shared memory, in the order of the warps.
+ * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES columns; the
+ * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they are read
+ * in every round.  Partial sums meet in shared memory, in the order of the warps.
  *
  *      matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, head, tail[, gain])
  *              as matvec_task (matvec.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
- *              16-byte aligned; with a norm STEPS is 1.  Head and gain: MAXV any.
+ *              16-byte aligned; with a norm STEPS is 1 and M <= 16.
  *
  * Tiles and shared memory: ../matvec_shape.h. */
 #ifndef TGC_MATVEC_MMA_CUH
@@ -21,12 +22,13 @@
 #include "matvec.cuh"
 
 /* What ../matvec_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
-template <int M, int K, int WARPS, int TILES>
+template <int M, int K, int WARPS, int TILES, int ROUNDS>
 struct MatvecMmaShape {
         static constexpr int MOST = M > 8 ? 4 : 8, CHUNKS = (K + 31) / 32, STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
-                             PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = M > 8 ? 2 : 1,
-                             COLS = 8 * TILES, SUMS = WARPS * M * COLS, MOMENTS = WARPS * 16 * 2;
-        static constexpr int SMEM = (2 * SUMS + MOMENTS) * 4;
+                             PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = (M + 7) / 8,
+                             COLS = 8 * TILES, SUMS = WARPS * M * COLS, MOMENTS = WARPS * 16 * 2,
+                             KEPT = M > 16 ? 1 : PER;   /* chunks of x in registers */
+        static constexpr int SMEM = ((ROUNDS > 1 ? 2 : 1) * SUMS + MOMENTS) * 4;
         static constexpr bool WHOLE = CHUNKS % (WARPS * STEPS * PER) == 0 && K % 32 == 0;
         /* The first element of K that this lane has of chunk f of a step: own() + at(). */
         static __device__ __forceinline__ int own() { return (threadIdx.x >> 5) * 32 + (threadIdx.x & 3) * 8; }
@@ -34,18 +36,18 @@ struct MatvecMmaShape {
         static __device__ __forceinline__ bool has(int step, int f) { return WHOLE || own() + at(step, f) < K; }
 };
 
-/* Rows of x, packed: [chunk][8 rows lower or upper][word]. */
-template <class S> struct MmaRows { unsigned v[S::PER][S::HALVES][4]; };
+/* Rows of x, packed: [chunk][eight rows][word]. */
+template <class S> struct MmaRows { unsigned v[S::KEPT][S::HALVES][4]; };
 
 template <class T, class S, int M, int K, class Head>
-TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, const Head &head)
+TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Head &head)
 {
         constexpr int V = Head::MAXV < 8 ? Head::MAXV : 8;
 #pragma unroll
-        for (int f = 0; f < S::PER; f++)
+        for (int f = 0; f < S::KEPT; f++)
 #pragma unroll
                 for (int h = 0; h < S::HALVES; h++) {
-                        const int row = ((threadIdx.x & 31) >> 2) + h * 8, k = S::own() + S::at(step, f);
+                        const int row = ((threadIdx.x & 31) >> 2) + h * 8, k = S::own() + S::at(step, first + f);
                         float e[8];
 #pragma unroll
                         for (int j = 0; j < 8; j += V) {
@@ -53,7 +55,7 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, const Head &head)
 #pragma unroll
                                 for (int i = 0; i < V; i++)
                                         v[i] = 0.f;
-                                if ((M % 8 == 0 || row < M) && S::has(step, f))
+                                if ((M % 8 == 0 || row < M) && S::has(step, first + f))
                                         head(row, k + j, v);
 #pragma unroll
                                 for (int i = 0; i < V; i++)
@@ -85,13 +87,13 @@ TGC_DEV int mma_rows_count(int warp)
         return n;
 }
 
-/* x standardised, and gained, in place.  Each warp's moments first, then theirs together, as short_moments does. */
+/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as short_moments does. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
         constexpr int V = Gain::MAXV < 8 ? Gain::MAXV : 8;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, own = mma_rows_count<S, K, WARPS>(warp);
-        static_assert(S::STEPS == 1, "a norm wants its whole row in registers");
+        static_assert(S::STEPS == 1 && S::KEPT == S::PER, "a norm wants its whole rows in registers");
         float mean[2], scale[2];
 #pragma unroll
         for (int h = 0; h < S::HALVES; h++) {
@@ -186,35 +188,50 @@ TGC_DEV void mma_columns_get(Piece<T, 16> (&p)[S::PER][TILES], const T *w, long 
         }
 }
 
+/* The chunks that x holds, of which chunk `first` is the first. */
 template <class T, class S, int TILES>
-TGC_DEV void mma_multiply(float (&acc)[TILES][4], const MmaRows<S> &x, const Piece<T, 16> (&p)[S::PER][TILES])
+TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const MmaRows<S> &x,
+                          const Piece<T, 16> (&p)[S::PER][TILES], int first)
 {
 #pragma unroll
-        for (int f = 0; f < S::PER; f++)
+        for (int f = 0; f < S::KEPT; f++)
 #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                        unsigned a[4] = { x.v[f][0][2 * half], 0, x.v[f][0][2 * half + 1], 0 };
-                        if constexpr (S::HALVES > 1) {
-                                a[1] = x.v[f][1][2 * half];
-                                a[3] = x.v[f][1][2 * half + 1];
-                        }
+                for (int m = 0; m < S::HALVES; m += 2)
 #pragma unroll
-                        for (int i = 0; i < TILES; i++) {
-                                const uint4 c = p[f][i].c;
-                                mma_16816<T>(acc[i], a, half ? c.z : c.x, half ? c.w : c.y);
+                        for (int half = 0; half < 2; half++) {
+                                unsigned a[4] = { x.v[f][m][2 * half], 0, x.v[f][m][2 * half + 1], 0 };
+                                if (m + 1 < S::HALVES) {
+                                        a[1] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half];
+                                        a[3] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half + 1];
+                                }
+#pragma unroll
+                                for (int i = 0; i < TILES; i++) {
+                                        const uint4 c = p[first + f][i].c;
+                                        mma_16816<T>(acc[i][m / 2], a, half ? c.z : c.x, half ? c.w : c.y);
+                                }
                         }
-                }
 }
+
+/* Rows of a matrix, as a head. */
+template <class T>
+struct PlainHead {
+        static constexpr int MAXV = 8, MINV = 1;
+        const T *x;
+        long ld;
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                load<V>(v, x + row * ld + col);
+        }
+};
 
 template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Head, class Tail, class Gain = NoGain>
 TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
                              const Gain &gain = Gain())
 {
-        typedef MatvecMmaShape<M, K, WARPS, TILES> S;
-        constexpr int V = Tail::MAXV < 2 ? Tail::MAXV : Tail::MINV > 2 ? Tail::MINV : 2, ACROSS = S::COLS / V;
-        static_assert(M * ACROSS <= WARPS * 32, "one vector of results a thread");
+        typedef MatvecMmaShape<M, K, WARPS, TILES, ROUNDS> S;
+        constexpr int V = Tail::MAXV < 2 ? Tail::MAXV : Tail::MINV > 2 ? Tail::MINV : 2, ACROSS = S::COLS / V,
+                      EACH = (M * ACROSS + WARPS * 32 - 1) / (WARPS * 32);      /* vectors of results of a thread */
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-        const int row = (int)threadIdx.x / ACROSS, across = (int)threadIdx.x % ACROSS * V;
         int col0 = tile * ROUNDS * S::COLS;
         float *sums = (float *)smem;
 
@@ -222,47 +239,60 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
         MmaRows<S> x;
         mma_columns_get<T, S, N, K, TILES>(now, w, ldw, col0, 0);
         pdl_wait();
-        mma_rows_get<T, S, M, K>(x, 0, head);
+        if (M <= 16)
+                mma_rows_get<T, S, M, K>(x, 0, 0, head);
         if constexpr (NORM != NORM_NONE)
-                mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + 2 * S::SUMS, gain);
+                mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + S::SMEM / 4 - S::MOMENTS, gain);
 #pragma unroll 1
         for (int round = 0; round < ROUNDS && col0 < N; round++, col0 += S::COLS) {
-                const bool mine = row < M && col0 + across < N;
-                TailReads<Tail, V> ahead;
-                float acc[TILES][4];
+                TailReads<Tail, V> ahead[EACH];
+                float acc[TILES][(S::HALVES + 1) / 2][4];
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++)
-                                acc[i][j] = 0.f;
-                if (mine)
-                        ahead.get(tail, row, col0 + across);
+                        for (int m = 0; m < (S::HALVES + 1) / 2; m++)
+#pragma unroll
+                                for (int j = 0; j < 4; j++)
+                                        acc[i][m][j] = 0.f;
+#pragma unroll
+                for (int i = 0; i < EACH; i++) {
+                        const int u = (int)threadIdx.x + i * WARPS * 32, col = col0 + u % ACROSS * V;
+                        if (u / ACROSS < M && col < N)
+                                ahead[i].get(tail, u / ACROSS, col);
+                }
 #pragma unroll
                 for (int step = 0; step < S::STEPS; step++) {
                         const int then = step + 1 < S::STEPS ? col0 : col0 + S::COLS;
                         if (step + 1 < S::STEPS || (round + 1 < ROUNDS && then < N))
                                 mma_columns_get<T, S, N, K, TILES>(next, w, ldw, then, (step + 1) % S::STEPS);
-                        if (S::STEPS > 1 && (step || round))
-                                mma_rows_get<T, S, M, K>(x, step, head);
-                        mma_multiply<T, S, TILES>(acc, x, now);
+#pragma unroll
+                        for (int f = 0; f < S::PER; f += S::KEPT) {
+                                if (M > 16 || (S::STEPS > 1 && (step || round)))
+                                        mma_rows_get<T, S, M, K>(x, step, f, head);
+                                mma_multiply<T, S, TILES>(acc, x, now, f);
+                        }
 #pragma unroll
                         for (int f = 0; f < S::PER; f++)
 #pragma unroll
                                 for (int i = 0; i < TILES; i++)
                                         now[f][i] = next[f][i];
                 }
-                float *to = sums + (round & 1) * S::SUMS;       /* the next round's are elsewhere: one barrier does */
+                float *to = sums + (ROUNDS > 1 ? round & 1 : 0) * S::SUMS;       /* the next round's are elsewhere: one barrier does */
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
 #pragma unroll
                         for (int h = 0; h < S::HALVES; h++)
                                 if (g + h * 8 < M) {
                                         float *p = to + (warp * M + g + h * 8) * S::COLS + i * 8 + 2 * t;
-                                        p[0] = acc[i][2 * h];
-                                        p[1] = acc[i][2 * h + 1];
+                                        p[0] = acc[i][h / 2][h % 2 * 2];
+                                        p[1] = acc[i][h / 2][h % 2 * 2 + 1];
                                 }
                 __syncthreads();
-                if (mine) {
+#pragma unroll
+                for (int i = 0; i < EACH; i++) {
+                        const int u = (int)threadIdx.x + i * WARPS * 32, row = u / ACROSS, across = u % ACROSS * V;
+                        if (row >= M || col0 + across >= N)
+                                continue;
                         float v[V];
 #pragma unroll
                         for (int j = 0; j < V; j++) {
@@ -271,7 +301,7 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
                                 for (int p = 0; p < WARPS; p++)
                                         v[j] += to[(p * M + row) * S::COLS + across + j];
                         }
-                        ahead.call(tail, row, col0 + across, v);
+                        ahead[i].call(tail, row, col0 + across, v);
                 }
         }
         __syncthreads();

@@ -508,7 +508,7 @@ static void mma_case()
 {
         char name[128];
         const MatvecMma s = matvec_mma(M, N, K, NORM != NORM_NONE, SMS);
-        typedef MatvecMmaShape<M, K, WARPS, TILES> S;
+        typedef MatvecMmaShape<M, K, WARPS, TILES, ROUNDS> S;
         snprintf(name, sizeof name, "matvec_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d", type_name<T>(), M, N, K, WARPS,
                  TILES, ROUNDS, NORM);
         report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM, "matvec_mma's choice");
@@ -530,6 +530,8 @@ static void mma_case()
 static void matvec_cases()
 {
         mma_case<bf16, 8, 2304, 768, 132, NORM_LAYER, 8, 8, 1, 8, 3, 1>();
+        mma_case<bf16, 64, 768, 3072, 132, NORM_NONE, 8, 8, 2, 16, 1, 1>();
+        mma_case<f16, 29, 100, 520, 5, NORM_NONE, 8, 4, 1, 8, 3, 1>();
         mma_case<bf16, 16, 768, 2048, 132, NORM_RMS, 8, 8, 2, 16, 1, 1>();
         mma_case<f16, 11, 330, 704, 5, NORM_LAYER, 8, 2, 1, 8, 2, 3>();
         mma_case<bf16, 8, 768, 3072, 132, NORM_NONE, 8, 8, 2, 16, 1, 1>();

@@ -108,6 +108,7 @@ typedef struct Piece {
         bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         int         product;            /* it is work of product - 1 of the module's; 0: of none */
+        bool        plain;              /* calls no functions: does not care who is beside it */
         double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
@@ -216,7 +217,7 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
-        bool        alone;              /* of Piece */
+        bool        alone, plain;       /* of Piece */
         double      us, flops, bytes;   /* us: of Piece */
 } Build;
 

@@ -112,8 +112,10 @@ static void put_sizes(const Emit *e, Text *t)
 
 static void put_includes(const Emit *e, const Launch *l, Text *t)
 {
-        bool cuda = is_cuda(e);
-        if (cuda && l->piece[0]->fast)
+        bool cuda = is_cuda(e), fast = false;
+        for (int i = 0; i < l->n_pieces; i++)
+                fast |= l->piece[i]->fast;
+        if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
         for (int i = 0; i < l->n_pieces; i++) {
                 bool seen = false;

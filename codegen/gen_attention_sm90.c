@@ -71,15 +71,17 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
         const Att90Row *t = NULL;
+        int64_t T = dim_most(e, q->dim[1]), heads = dim_most(e, q->dim[0]) * q->dim[2].n, blocks = 0;
         if (n->a.att.mask || n->a.att.p || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
-            !att90_fits(e, n->in[2]) || dim_most(e, q->dim[1]) < LEAST_T)
+            !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
-        for (size_t i = 0; i < sizeof rows / sizeof *rows && !t; i++)
-                if (rows[i].D == q->dim[3].n)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SMS; i++)
+                if (rows[i].D == q->dim[3].n) {
                         t = &rows[i];
-        int64_t T = dim_most(e, q->dim[1]), bm = 64 * t->groups, heads = dim_most(e, q->dim[0]) * q->dim[2].n;
+                        blocks = heads * ((T + 64 * t->groups - 1) / (64 * t->groups));
+                }
         b->include = "attention_sm90";
-        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)(heads * ((T + bm - 1) / bm))), 0, false };
+        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");

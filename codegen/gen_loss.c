@@ -212,7 +212,7 @@ static void losses(Loss *l, bool grad)
         const char *s = scratch_arg(l, &b, true), *targets = plain_arg(e, &b, l->targets);
         const char *lse = arg_work(e, &b.args, l->lse, "float", "lse");
         const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
-        int th = l->V >= 8192 ? 1024 : 256;
+        int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32; /* of a short row a warp holds all, without barriers */
         b.threads = th;
         b.smem = 256;
         if (grad) {
@@ -351,12 +351,32 @@ static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_
                            "        }\n};\n\n", open, inside, at, flag);
 }
 
-/* dw of a small vocabulary and many rows: in parts of K, as other gradients of weights.  false: it is one product. */
+/* Parts of K for dw of a small vocabulary and many rows.  A few tiles of 16-bit products would leave most
+ * multiprocessors idle for as long as one takes over all of K: as many parts as fill them, of 192 or more (TinyLM,
+ * 12 tiles of 1536: 12.5 us in one part). */
+static const Tile *parts_of_k(Loss *l, int *splits)
+{
+        enum { LEAST_K = 192 };
+        *splits = 1;
+        if (!is_cuda(l->e))
+                return NULL;
+        if (l->dt == DT_F32)
+                return tile_pick(l->dt, l->ld, l->C, l->rc, 1, splits);
+        const Tile *t = tile_pick(l->dt, l->ld, l->C, l->rc, 1, NULL);
+        int64_t tiles = (l->ld + t->bm - 1) / t->bm * ((l->C + t->bn - 1) / t->bn);
+        if (tiles * 4 <= SMS)
+                *splits = (int)(l->rc / LEAST_K < SMS / tiles ? l->rc / LEAST_K : SMS / tiles);
+        if (*splits < 1)
+                *splits = 1;
+        return t;
+}
+
+/* dw in such parts, as other gradients of weights.  false: it is one product. */
 static bool grad_w_parts(Loss *l, int index)
 {
         Emit *e = l->e;
-        int splits = 1;
-        const Tile *t = is_cuda(e) && l->dt == DT_F32 ? tile_pick(l->dt, l->ld, l->C, l->rc, 1, &splits) : NULL;
+        int splits;
+        const Tile *t = parts_of_k(l, &splits);
         long long M = l->ld, N = l->C, K = l->rc;
         if (splits == 1)
                 return false;
@@ -371,10 +391,10 @@ static bool grad_w_parts(Loss *l, int index)
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         b.flops = 2.0 * (double)M * (double)N * (double)K;
-        b.bytes = 4.0 * ((double)K * (double)(M + N) + (double)splits * (double)M * (double)N);
+        b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) + 4.0 * (double)splits * (double)M * (double)N;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        build_line(&b, "matmul_split_task<float, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
-                   "a.%s, tile, smem);", t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld, M, N, K,
+        build_line(&b, "matmul_split_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
+                   "a.%s, tile, smem);", c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld, M, N, K,
                    splits, ws);
         build_end(&b, arena_fmt(e->tmp, "%lld", splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "matmul", "linear_ce_dw_sum");

@@ -123,13 +123,15 @@ static void scatter(Emit *e, const Group *gr)
         build_functor(&b, &t, "tail");
         const char *perm = plain_arg(e, &b, n->in[1]), *offs = plain_arg(e, &b, n->in[2]);
         if (is_cuda(e)) {
+                const int cols = k < SMS ? 64 : (int)(N + 255) / 256 * 256;
                 b.threads = 256;
                 b.smem = 32 * 256;
+                b.plain = *adds_only(e, &t) != '0';
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "scatter_rows_task<%lld, 256>(%lld, %s, %s, %s, tile, smem, head, tail);", (long long)N,
-                           (long long)k, perm, offs, adds_only(e, &t));
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)", (long long)k));
+                build_line(&b, "scatter_rows_task<%lld, %d, 256>(%lld, %s, %s, %s, tile, smem, head, tail);",
+                           (long long)N, cols, (long long)k, perm, offs, adds_only(e, &t));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)*ceil(%lld/%d)", (long long)k, (long long)N, cols));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
                                arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_head, \1_tail);",

@@ -128,7 +128,8 @@ static bool may_join(const Emit *e, const Launch *l)
 /* fast: the one may use functions that the other may not. */
 static bool agree(const Piece *a, const Piece *b)
 {
-        return a->fast == b->fast && ((is_light(a) && is_light(b)) || a->threads == b->threads);
+        return (a->fast == b->fast || a->plain || b->plain) &&
+               ((is_light(a) && is_light(b)) || a->threads == b->threads);
 }
 
 static bool has_room(const Steps *s, const Team *t, int i)

@@ -22,7 +22,7 @@
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
  * dloss(row, 0, v[1]) is a plain head; what divides by the token count is in it.
  *
- * tiles: rows.  THREADS: 256 below V = 8192, else 512, with __launch_bounds__(512, 1) for
+ * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 512, with __launch_bounds__(512, 1) for
  * ce_both_task, whose held row wants registers.  shared memory: CE_SMEM bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH

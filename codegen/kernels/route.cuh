@@ -19,11 +19,12 @@
  *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 1024,
  *              __launch_bounds__(1024, 1).
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
- *      scatter_rows_task<N, THREADS>(buckets, perm, offs, adds, tile, smem, head, tail)
+ *      scatter_rows_task<N, COLS, THREADS>(buckets, perm, offs, adds, tile, smem, head, tail)
  *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
  *              order; 0 for an empty bucket, which is left out if the tail only adds.  A warp per bucket; a bucket of more than
- *              SCATTER_SMALL rows gets the whole block.  tiles: ceil(buckets / (THREADS / 32)).
- *              THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS).
+ *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of THREADS / 32 buckets: 64, where
+ *              buckets are so few that blocks share them, or a multiple of 256.
+ *              tiles: ceil(buckets / (THREADS / 32)) * ceil(N / COLS).  THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, head, tail)
  *              tail(row, col, v): sum over j < K of gate[row*K + j] * head(row*K + j, col), j rising;
  *              gate: float (rows, K), null for all ones.  tiles: as map_task over rows x N. */
@@ -296,36 +297,44 @@ struct BucketTail {
         }
 };
 
-template <int N, int THREADS, class Head, class Tail>
+template <int N, int COLS, int THREADS, class Head, class Tail>
 TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile, char *smem,
                                const Head &head, const Tail &tail)
 {
-        constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV)), WARPS = THREADS / 32;
-        constexpr int COLS = vec_min(256, THREADS * V);
+        constexpr int V = vec_of(N, vec_min(vec_min(Head::MAXV, Tail::MAXV), COLS / 32)), WARPS = THREADS / 32;
+        constexpr int ACROSS = (N + COLS - 1) / COLS, SUM = vec_min(COLS, 256);
         static_assert(V >= Head::MINV && V >= Tail::MINV, "scatter_rows: needs wider vectors than the row has");
-        int first = tile * WARPS, b = first + (int)threadIdx.x / 32;
-        int p0 = b < buckets ? offs[b] : 0, p1 = b < buckets ? offs[b + 1] : 0;
+        static_assert(COLS % SUM == 0 && SCATTER_SMALL == 32, "a lane knows the place of one row");
+        const int first = tile / ACROSS * WARPS, b = first + (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
+        const int col0 = tile % ACROSS * COLS, end = col0 + COLS < N ? col0 + COLS : N;
+        const int p0 = b < buckets ? offs[b] : 0, n = b < buckets ? offs[b + 1] - p0 : 0;
 
-        if (b < buckets && p1 - p0 <= SCATTER_SMALL && !(adds && p0 == p1))
-                for (int col = ((int)threadIdx.x & 31) * V; col < N; col += 32 * V) {
+        if (b < buckets && n <= SCATTER_SMALL && !(adds && n == 0)) {
+                const int mine = lane < n ? perm[p0 + lane] : 0;
+                for (int c = col0; c < end; c += 32 * V) {
+                        const int col = c + lane * V;
                         float sum[V] = {};
-#pragma unroll 4
-                        for (int p = p0; p < p1; p++) {
-                                float v[V];
-                                head(perm[p], col, v);
+#pragma unroll 8
+                        for (int p = 0; p < n; p++) {
+                                const int row = __shfl_sync(0xffffffffu, mine, p);
+                                float v[V] = {};
+                                if (col < end)
+                                        head(row, col, v);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         sum[j] += v[j];
                         }
-                        tail(b, col, sum);
+                        if (col < end)
+                                tail(b, col, sum);
                 }
-        for (b = first; b < first + WARPS && b < buckets; b++) {
-                p0 = offs[b], p1 = offs[b + 1];
-                if (p1 - p0 <= SCATTER_SMALL)
-                        continue;
-                for (int t = 0; t < (N + COLS - 1) / COLS; t++)
-                        column_sum_task<N, COLS, THREADS>(p1 - p0, 1, t, smem, BucketHead<Head>{perm + p0, head},
-                                                          BucketTail<Tail>{b, tail});
+        }
+        for (int i = first; i < first + WARPS && i < buckets; i++) {
+                const int from = offs[i], rows = offs[i + 1] - from;
+                if (rows > SCATTER_SMALL)
+                        for (int c = col0; c < end; c += SUM)
+                                column_sum_task<N, SUM, THREADS>(rows, 1, c / SUM, smem,
+                                                                 BucketHead<Head>{perm + from, head},
+                                                                 BucketTail<Tail>{i, tail});
         }
 }
 

@@ -19,11 +19,11 @@
 #include "attention_sm90.cuh"
 #include "../emulate/attention_tiles.h"
 
-template <int D> struct Table;
+template <int D, int GROUPS> struct Table;
 #define ATT90(D, GROUPS, BN, STAGES, TURNS, threads, smem) \
-        template <> struct Table<D> { \
+        template <> struct Table<D, GROUPS> { \
                 typedef Att90Tile<D, GROUPS, BN, STAGES, TURNS> Tile; \
-                static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D); \
+                static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D ", " #GROUPS); \
         };
 #include "../../codegen/attention_tiles_sm90.def"
 #undef ATT90
@@ -341,12 +341,14 @@ template <class A, int B, int T>
 static void speed(const char *name)
 {
         Speed<A, B, T> p(name);
-        p.template run<typename Table<A::D>::Tile>("table");
         if constexpr (A::D == 64) {
+                p.template run<typename Table<64, 4>::Tile>("4 groups");
+                p.template run<typename Table<64, 2>::Tile>("2 groups");
                 TRY(3, 128, 6, true);
                 TRY(3, 64, 8, false);
                 TRY(4, 64, 8, false);
         } else {
+                p.template run<typename Table<128, 2>::Tile>("2 groups");
                 TRY(2, 128, 5, false);
                 TRY(3, 64, 8, false);
                 TRY(3, 64, 8, true);
@@ -371,6 +373,7 @@ static void speeds()
         speed<Plain<64, 12, 12>, 32, 256>("B32 H12 D64 T256");
         speed<Plain<64, 12, 12>, 64, 128>("B64 H12 D64 T128");
         speed<Plain<64, 6, 6>, 12, 256>("B12 H6 D64 T256");
+        speed<Plain<64, 6, 6>, 8, 192>("TinyLM B8 H6 D64 T192");
         speed<Plain<128, 32, 8>, 16, 128>("B16 H32/8 D128 T128");
 }
 
@@ -386,7 +389,8 @@ int main(int argc, char **argv)
         if (prop.major != 9)
                 return 4;
         if (!*only || !strcmp(only, "test"))
-                good &= tests<64, Table<64>::Tile>() & tests<128, Table<128>::Tile>();
+                good &= tests<64, Table<64, 4>::Tile>() & tests<64, Table<64, 2>::Tile>()
+                      & tests<128, Table<128, 2>::Tile>();
         if (!*only || !strcmp(only, "speed"))
                 speeds();
         return good ? 0 : 1;

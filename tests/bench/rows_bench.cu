@@ -520,7 +520,7 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, 256>(buckets, perm, offs, false, tile, smem, in, out);
+                scatter_rows_task<N, (N + 255) / 256 * 256, 256>(buckets, perm, offs, false, tile, smem, in, out);
         }
 };
 

@@ -34,7 +34,7 @@ static bool near(double got, double want, double tol)
         if (!near(g_, w_, tol)) { printf("not ok %s: ", test_name); printf(__VA_ARGS__); \
         printf(": got %.9g, want %.9g\n", g_, w_); failures++; return; } } while (0)
 
-static int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
+static constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 
 /* ---- plain heads and tails -------------------------------------------------- */
 
@@ -531,7 +531,7 @@ struct BucketRun {
         }
 };
 
-template <int N>
+template <int N, int COLS>
 struct ScatterRun {
         int buckets;
         const int *perm, *offs;
@@ -540,12 +540,20 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, 256>(buckets, perm, offs, adds, tile, smem, in, out);
+                scatter_rows_task<N, COLS, 256>(buckets, perm, offs, adds, tile, smem, in, out);
         }
 };
 
+template <int N, int COLS>
+static void scatter_run(int buckets, const Buf<int> &perm, const Buf<int> &offs, bool adds, const Buf<bf16> &x,
+                        Buf<float> &sum)
+{
+        shell_run<256>(ceil_div(buckets, 8) * ceil_div(N, COLS), COLUMNS_SMEM(256),
+                       ScatterRun<N, COLS>{buckets, perm.p, offs.p, adds, {x.p, N}, {sum.p, N}});
+}
+
 template <int N>
-static void bucket_test(int n, int buckets, int tiles, bool skewed)
+static void bucket_test(int n, int buckets, int tiles, bool skewed, bool narrow)
 {
         Buf<int> ids(n), perm(n), inv(n), offs(buckets + 1);
         Buf<bf16> x((size_t)n * N);
@@ -563,8 +571,10 @@ static void bucket_test(int n, int buckets, int tiles, bool skewed)
         }
         shell_run<1024>(tiles, BUCKET_SMEM(1024, ceil_div(buckets, tiles)),
                   BucketRun{ids.p, n, buckets, tiles, perm.p, inv.p, offs.p});
-        shell_run<256>(ceil_div(buckets, 8), COLUMNS_SMEM(256),
-                  ScatterRun<N>{buckets, perm.p, offs.p, skewed, {x.p, N}, {sum.p, N}});
+        if (narrow)
+                scatter_run<N, 64>(buckets, perm, offs, skewed, x, sum);
+        else
+                scatter_run<N, ceil_div(N, 256) * 256>(buckets, perm, offs, skewed, x, sum);
         int at = 0;
         for (int b = 0; b < buckets; b++) {
                 CHECK_NEAR(offs[b], at, 0, "offs[%d] n %d buckets %d tiles %d", b, n, buckets, tiles);
@@ -929,12 +939,15 @@ static void all_columns()
 static void all_route()
 {
         topk_test<3, 3>(5), topk_test<8, 2>(33), topk_test<65, 8>(4), topk_test<256, 16>(3);
-        bucket_test<3>(0, 4, 2, false);
-        bucket_test<8>(1, 1, 1, false);
-        bucket_test<100>(300, 8, 8, false);
-        bucket_test<64>(1000, 3, 2, true);
-        bucket_test<8>(5000, 300, 2, false);
-        bucket_test<16>(9000, 1000, 7, true);
+        for (bool narrow : { false, true }) {
+                bucket_test<3>(0, 4, 2, false, narrow);
+                bucket_test<8>(1, 1, 1, false, narrow);
+                bucket_test<100>(300, 8, 8, false, narrow);
+                bucket_test<64>(1000, 3, 2, true, narrow);
+                bucket_test<300>(400, 20, 2, false, narrow);
+                bucket_test<8>(5000, 300, 2, false, narrow);
+                bucket_test<16>(9000, 1000, 7, true, narrow);
+        }
         combine_test<100, 2>(7, true), combine_test<3, 8>(5, false), combine_test<64, 1>(1, true);
 }
 static void all_update()

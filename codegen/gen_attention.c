@@ -3,7 +3,7 @@
  * Forward is one launch; with few queries against a long cache it is split over
  * the cache and a second launch merges the parts.  Backward is three: delta =
  * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
- * makes delta as well, and the first launch is one block that has nothing to do.  Short
+ * makes delta as well, of few blocks dk and dv too, and the other launches are left out.  Short
  * float32 problems have their own kernels, where backward is one launch. */
 #include "codegen.h"
 #include <string.h>
@@ -394,7 +394,7 @@ static void backward(Emit *e, const Group *gr)
         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
         const char *w = arg_work(e, &b.args, work, "float", "delta");
         b.bytes = att_bytes(&t, 2, 0);
-        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
+        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor), both = sm90 && att90_grad_both(e, gr->anchor);
         if (sm90) {
                 b.on90 = (On90){ .threads = 128, .grid = "0" };
                 text_add(&b.body, "#ifndef TGC_SM90A\n");
@@ -427,8 +427,12 @@ static void backward(Emit *e, const Group *gr)
                         build_functor(&b, &gr->tail[2], "tail_v");
                         build_line(&b, "\1_tail_k tail_k = { a };");
                         build_line(&b, "\1_tail_v tail_v = { a };");
-                        if (sm90)
-                                att90_grad(&b, gr->anchor, true, sums);
+                        if (both) {
+                                b.on90 = (On90){ .threads = b.threads, .grid = "0" };
+                                text_add(&b.body, "#ifndef TGC_SM90A\n");
+                        } else if (sm90) {
+                                att90_grad(&b, gr->anchor, GRAD_KV, sums);
+                        }
                         build_line(&b,
                                    "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
                                    "tail_k, tail_v);",
@@ -439,10 +443,19 @@ static void backward(Emit *e, const Group *gr)
                 } else {
                         build_functor(&b, &gr->tail[0], "tail");
                         build_line(&b, "\1_tail tail = { a };");
-                        if (sm90) {
+                        if (sm90)
                                 o = operand(e, &b, t.n->in[3]);
+                        if (both) {
+                                build_functor(&b, &gr->tail[1], "tail_k");
+                                build_functor(&b, &gr->tail[2], "tail_v");
+                                build_line(&b, "\1_tail_k tail_k = { a };");
+                                build_line(&b, "\1_tail_v tail_v = { a };");
+                                sums = arena_fmt(e->tmp, "{ %s, { %s, %s, %s }, %s, { %s, %s, %s } }, %s", o.arg,
+                                                 o.b, o.t, o.h, d.arg, d.b, d.t, d.h, sums);
+                                att90_grad(&b, gr->anchor, GRAD_BOTH, sums);
+                        } else if (sm90) {
                                 sums = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s", o.arg, o.b, o.t, o.h, sums);
-                                att90_grad(&b, gr->anchor, false, sums);
+                                att90_grad(&b, gr->anchor, GRAD_Q, sums);
                         }
                         build_line(&b,
                                    "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "

@@ -9,7 +9,7 @@
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
  * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor. */
-enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64 };
+enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512 };
 
 typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
 
@@ -112,22 +112,40 @@ bool att90_grad_fits(Emit *e, Ref r)
         return grad_blocks(e, n, n->in[1]) >= LEAST_GRAD_BLOCKS;
 }
 
-void att90_grad(Build *b, Ref r, bool kv, const char *sums)
+/* Jobs of either kind for half the multiprocessors or more, but not for all; the sums of a few hundred queries. */
+bool att90_grad_both(Emit *e, Ref r)
 {
+        const Node *n = NODE(e->g, r);
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        return grad_blocks(e, n, n->in[0]) < SMS && q->dim[2].n == NODE(e->g, n->in[1])->type.dim[2].n &&
+               dim_most(e, q->dim[1]) <= MOST_BOTH_T;
+}
+
+void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
+{
+        static const char *const name[] = { "dq", "dkv", "both" },
+                          *const tails[] = { "tail", "tail_k, tail_v", "tail, tail_k, tail_v" };
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
-        const Grad90Row *t = grad_rows;
-        while (strcmp(t->kind, kv ? "DKV" : "DQ") || t->D != q->dim[3].n)
+        const Grad90Row *t = grad_rows;                 /* of a width dq's and dkv's are the same */
+        while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v"), *mg = att90_map(b, n->in[5], "map_g");
+        int64_t blocks = grad_blocks(e, n, n->in[kind == GRAD_KV]);
+        int smem = t->smem, cluster = 0;
+        if (kind == GRAD_BOTH) {
+                blocks *= 2;
+                smem += (int)(dim_most(e, q->dim[1]) + 63) / 64 * 256;
+                cluster = 1;                    /* a block for each job, and not one for each multiprocessor */
+        }
         b->include = "attention_grad_sm90";
-        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)grad_blocks(e, n, n->in[kv])), 0, false };
+        b->on90 = (On90){ 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s };", mq, mk, mv, mg);
-        build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, "
-                      "(int)gridDim.x, smem, %s);", kv ? "dkv" : "dq", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
-                   t->stages, t->owns, t->keep, sums, kv ? "tail_k, tail_v" : "tail");
+        build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
+                   name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns, t->keep, sums,
+                   kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", tails[kind]);
         text_add(&b->body, "#else\n");
 }

@@ -394,8 +394,8 @@ static bool grad_w_parts(Loss *l, int index)
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) + 4.0 * (double)splits * (double)M * (double)N;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         build_line(&b, "matmul_split_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
-                   "a.%s, tile, smem);", c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld, M, N, K,
-                   splits, ws);
+                   "a.%s, tile, smem);", c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg,
+                   x.ld, M, N, K, splits, ws);
         build_end(&b, arena_fmt(e->tmp, "%lld", splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "matmul", "linear_ce_dw_sum");
         ws = arg_done(e, &b.args, work, "float", "parts");

@@ -82,9 +82,10 @@ check() {
                  "llama.lua -D head_dim=64 --dtype bf16 -b 3 --block-size 300"; do
                 try "check $m" $tgc check models/$m -D vocab=65 -D ctx=300 -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=96 --device cuda
         done
-        # and its gradients', which wants more blocks, as a block of 256 queries does
+        # and its gradients', which wants more blocks, as a block of 256 queries does; the last two are one launch
         for m in "-D head_dim=64 -D n_head=16 -b 4 --block-size 200" "-D head_dim=64 -D n_head=16 -b 9 --block-size 130" \
-                 "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
+                 "-D head_dim=128 -D n_head=16 -b 3 --block-size 333" \
+                 "-D head_dim=64 -D n_head=8 -b 7 --block-size 130" "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
                 try "check llama $m" $tgc check models/llama.lua $m -D n_kv_head=8 -D vocab=64 -D ctx=333 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         done
         # one token's q, k, v and attention in one launch, with a cache of several parts: a query to a key, two, four, all

@@ -19,14 +19,17 @@ static void add(Emit *e, const char *line)
         b.threads = threads;
         b.smem = smem;
         b.us = strchr(name[e->n_launch], '*') ? 5 : 0;
+        b.plain = strchr(name[e->n_launch], '-');
         for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+                const char *type = *word == 'h' ? "bf16" : "float";
+                word += *word == 'h';
                 int n = atoi(word + (*word == 'd'));
                 while (*word != 'd' && e->n_work <= n)
                         work_new(e, DIM(1), 4);
                 if (*word == 'd')
                         arg_grad(e, &b.args, n, DT_F32);
                 else
-                        (strchr(word, '!') ? arg_work : arg_done)(e, &b.args, n, "float", "x");
+                        (strchr(word, '!') ? arg_work : arg_done)(e, &b.args, n, type, "x");
         }
         build_end(&b, grid);
 }
@@ -108,6 +111,13 @@ TEST(one_block_does_both_in_turn)
 TEST(tiles_are_joined_by_as_many_threads_only)
 {
         expect("a 128 17408 9 0!\nb 256 17408 9 1!\nc 128 0 9 2!\nd 256 0 9 3!\n", "a+c 18\nb+d 18\n");
+}
+
+/* 16-bit arguments allow functions that float32 ones do not. */
+TEST(what_calls_no_functions_joins_either)
+{
+        expect("a 128 0 4 0!\nb 128 0 4 h1!\nc- 128 0 4 h2!\n", "a+c- 8\nb 4\n");
+        expect("b 128 0 4 h1!\na 128 0 4 0!\nc- 128 0 4 h2!\n", "b+c- 8\na 4\n");
 }
 
 TEST(what_fills_the_gpu_stays_alone)

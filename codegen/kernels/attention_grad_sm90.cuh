@@ -5,6 +5,10 @@
  *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, tail_k, tail_v)
  *      block `first` of `step`, which takes job after job.  in: AttGradMaps; o, so: the output and its strides,
  *      16-byte aligned rows.
+ *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, tail, tail_k, tail_v)
+ *      the two side by side, where neither fills the GPU: a block for each job; those of keys make the deltas that they
+ *      need for themselves.  rows: o and its gradient.  H = K; shared memory: att_both90_smem.  (Of both kinds in one
+ *      kernel ptxas waits for each product, C7515, which costs short jobs less than a launch.)
  *
  * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the output),
  * which stay, and all rows that they meet, 64 at a step, which stream through a ring.  Warpgroup 0 loads; 1 and 2
@@ -46,6 +50,14 @@ TGC_DEV void att_wait90(const Ring<Tile> &ring)
 }
 
 struct AttGradMaps { AttMap q, k, v, g; };
+
+template <class E>
+struct AttGradRows {
+        const E *o;
+        Strides so;
+        const E *g;
+        Strides sg;
+};
 
 /* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.  KEEP: both own
  * operands are held in registers, so that products read only the step from shared memory. */
@@ -232,11 +244,14 @@ TGC_DEV void att_put90(float (&acc)[D / 2], float scale, int row0, int end, int 
 
 /* ---- dk, dv ----------------------------------------------------------------------- */
 
-template <class E, class Att, class Tile, class TailK, class TailV>
+/* OWN: the block has one job, and makes its queries' deltas in the shared memory behind the tile's. */
+template <class E, class Att, class Tile, bool OWN, class TailK, class TailV>
 struct AttDkv90 {
         static constexpr int D = Tile::D, GROUP = Att::H / Att::K;
         static constexpr float BASE2 = Att::SCALE * ATT_LOG2E;
+        static_assert(!OWN || GROUP == 1, "one head's queries");
         const AttGradMaps &in;
+        const AttGradRows<E> &rows;
         const float *lse, *delta;
         int B, T, first, step;
         TailK &tail_k;
@@ -281,22 +296,53 @@ struct AttDkv90 {
                 }
         }
 
+        /* By the warpgroups that compute, while the panels are on their way. */
+        __device__ __forceinline__ void make_deltas(char *smem) const
+        {
+                constexpr int LANES = D / 8;
+                const int lane = threadIdx.x % LANES;
+                float *to = (float *)(smem + Tile::SMEM);
+                AttJob j;
+                get(0, j);
+                const E *o = rows.o + j.b * rows.so.b + j.h * rows.so.h + lane * 8;
+                const E *g = rows.g + j.b * rows.sg.b + j.h * rows.sg.h + lane * 8;
+#pragma unroll 4
+                for (int r = ((int)threadIdx.x - 128) / LANES; r < (j.hi - j.lo) * 64; r += 256 / LANES) {
+                        const int t = j.lo * 64 + r < T ? j.lo * 64 + r : T - 1;
+                        float u[8], w[8], sum = 0.f;
+                        ::load(u, o + t * rows.so.t);
+                        ::load(w, g + t * rows.sg.t);
+#pragma unroll
+                        for (int d = 0; d < 8; d++)
+                                sum = fmaf(u[d], w[d], sum);
+#pragma unroll
+                        for (int d = LANES / 2; d; d >>= 1)
+                                sum += __shfl_xor_sync(0xffffffffu, sum, d);
+                        if (lane == 0)
+                                to[r] = sum;
+                }
+                bar_arrive(1, 256 + 32);
+        }
+
         /* One warp: lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P = 0. */
         __device__ __forceinline__ void load_rows(char *smem) const
         {
                 Ring<Tile> ring(smem + Tile::RING);
                 const int lane = threadIdx.x & 31;
                 AttJob j;
+                if (OWN)
+                        bar_sync(1, 256 + 32);
                 for (int i = 0; get(i, j); i++)
                         for (int h = j.h * GROUP; h < j.h * GROUP + GROUP; h++)
                                 for (int m = j.lo; m < j.hi; m++) {
+                                        const float *own = (const float *)(smem + Tile::SMEM) + (m - j.lo) * 64;
                                         const long at = ((long)j.b * Att::H + h) * T + m * 64;
                                         float *to = (float *)(smem + Tile::ROWS) + ring.stage * 128, l[2], d[2];
 #pragma unroll
                                         for (int u = 0; u < 2; u++) {
                                                 const bool ok = m * 64 + u * 32 + lane < T;
                                                 l[u] = ok ? lse[at + u * 32 + lane] * ATT_LOG2E : INFINITY;
-                                                d[u] = ok ? delta[at + u * 32 + lane] : 0.f;
+                                                d[u] = !ok ? 0.f : OWN ? own[u * 32 + lane] : delta[at + u * 32 + lane];
                                         }
                                         ring.wait_empty();
 #pragma unroll
@@ -310,7 +356,7 @@ struct AttDkv90 {
                                         ring.next();
                                 }
         }
-        static constexpr int FULL_COUNT = 2;
+        __device__ __forceinline__ int loaders() const { return 2; }
 
         /* Of one warpgroup. */
         struct State : AttPlace90<Tile> {
@@ -408,6 +454,8 @@ struct AttDkv90 {
                 const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
                 State s(smem);
                 AttJob j;
+                if (OWN)
+                        make_deltas(smem);
                 for (int i = 0; get(i, j); i++) {
                         float x[32], y[32], dk[D / 2], dv[D / 2];
                         s.w0 = j.row + group * 64;
@@ -510,7 +558,7 @@ struct AttDq90 {
                 }
         }
         __device__ __forceinline__ void load_rows(char *) const {}
-        static constexpr int FULL_COUNT = 1;
+        __device__ __forceinline__ int loaders() const { return 1; }
 
         struct State : AttPlace90<Tile> {
                 int m, w0, T;                           /* step; first own row of the warpgroup */
@@ -682,7 +730,7 @@ TGC_DEV void att_grad90_run(const Work &work, char *smem)
         Ring<Tile> ring(smem + Tile::RING);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), Work::FULL_COUNT);
+                        mbarrier_init(ring.full(s), work.loaders());
                         mbarrier_init(ring.empty(s), 8);
                 }
                 for (int i = 0; i < Tile::OWNS; i++) {
@@ -731,7 +779,9 @@ TGC_DEV void attention_dkv_tma(const AttGradMaps &in, const float *lse, const fl
                                int step, char *smem, TailK tail_k, TailV tail_v)
 {
         static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
-        const AttDkv90<E, Att, Tile, TailK, TailV> work = { in, lse, delta, B, T, first, step, tail_k, tail_v };
+        const AttGradRows<E> rows = {};
+        const AttDkv90<E, Att, Tile, false, TailK, TailV> work = { in, rows, lse, delta, B, T, first, step, tail_k,
+                                                                   tail_v };
         att_grad90_run<Tile>(work, smem);
 }
 
@@ -741,6 +791,47 @@ TGC_DEV void attention_dq_tma(const AttGradMaps &in, const E *o, Strides so, con
 {
         static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
         const AttDq90<E, Att, Tile, Tail> work = { in, o, so, lse, delta, B, T, first, step, tail };
+        att_grad90_run<Tile>(work, smem);
+}
+
+template <class Tile>
+__host__ __device__ constexpr int att_both90_smem(int T) { return Tile::SMEM + (T + 63) / 64 * 256; }
+
+/* One of two kinds of job. */
+template <class Keys, class Queries>
+struct AttEither90 {
+        const bool is_keys;
+        const AttGradMaps &in;
+        const Keys &keys;
+        const Queries &queries;
+
+        __device__ __forceinline__ int loaders() const { return is_keys ? keys.loaders() : queries.loaders(); }
+        __device__ __forceinline__ void load(char *smem) const { is_keys ? keys.load(smem) : queries.load(smem); }
+        __device__ __forceinline__ void load_rows(char *smem) const
+        {
+                is_keys ? keys.load_rows(smem) : queries.load_rows(smem);
+        }
+        __device__ __forceinline__ void multiply(char *smem) const
+        {
+                is_keys ? keys.multiply(smem) : queries.multiply(smem);
+        }
+};
+
+/* Blocks go by the length of their jobs, longest first: causal keys' row block r takes as long as queries' r-th from
+ * the last.  Of queries and keys the former begin in every second pair, as the last row block may be a short one. */
+template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
+TGC_DEV void attention_both_tma(const AttGradMaps &in, const AttGradRows<E> &rows, const float *lse, float *delta,
+                                int B, int T, int tile, char *smem, Tail tail, TailK tail_k, TailV tail_v)
+{
+        static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(Att::H == Att::K, "as many jobs of either kind");
+        typedef AttDkv90<E, Att, Tile, true, TailK, TailV> Keys;
+        typedef AttDq90<E, Att, Tile, Tail> Queries;
+        const int heads = B * Att::H, jobs = heads * ((T + Tile::BM - 1) / Tile::BM);
+        const int row = tile / heads, pair = row / 2, first = pair * heads + tile % heads;
+        const Keys keys = { in, rows, lse, delta, B, T, first, jobs, tail_k, tail_v };
+        const Queries queries = { in, rows.o, rows.so, lse, delta, B, T, first, jobs, tail };
+        const AttEither90<Keys, Queries> work = { row % 2 == pair % 2, in, keys, queries };
         att_grad90_run<Tile>(work, smem);
 }
 

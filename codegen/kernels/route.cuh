@@ -24,7 +24,8 @@
  *              order; 0 for an empty bucket, which is left out if the tail only adds.  A warp per bucket; a bucket of more than
  *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of THREADS / 32 buckets: 64, where
  *              buckets are so few that blocks share them, or a multiple of 256.
- *              tiles: ceil(buckets / (THREADS / 32)) * ceil(N / COLS).  THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS).
+ *              tiles: ceil(buckets / (THREADS / 32)) * ceil(N / COLS).  THREADS: 256.
+ *              shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, head, tail)
  *              tail(row, col, v): sum over j < K of gate[row*K + j] * head(row*K + j, col), j rising;
  *              gate: float (rows, K), null for all ones.  tiles: as map_task over rows x N. */

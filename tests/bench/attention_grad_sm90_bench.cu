@@ -167,6 +167,18 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(Mem<E> m)
                                      CT ? CT : m.T, blockIdx.x, gridDim.x, smem, pick<ROPE>(out, rope));
 }
 
+/* The table's tiles are the same for both. */
+template <class E, class A, class Tile, int CB, int CT>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(Mem<E> m)
+{
+        TGC_SMEM(smem);
+        const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
+        const AttGradRows<E> rows = { m.o, s, m.g, s };
+        attention_both_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), rows, m.lse, m.delta, CB ? CB : m.B,
+                                       CT ? CT : m.T, blockIdx.x, smem, Out<E>{ m.dq, A::H * A::D },
+                                       Out<E>{ m.dk, A::K * A::D }, Out<E>{ m.dv, A::K * A::D });
+}
+
 static int sms;
 
 template <class K, class E>
@@ -210,6 +222,12 @@ template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> stati
 {
         launch(k_dq90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS,
                Tile::SMEM, m);
+}
+
+template <class E, class A, class Tile, int CB, int CT> static void both90(const Mem<E> &m)
+{
+        launch(k_both90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM), Tile::THREADS,
+               att_both90_smem<Tile>(m.T), m);
 }
 
 /* ---- plain sums in double ------------------------------------------------------------ */
@@ -511,6 +529,10 @@ static bool test(const char *name, int B, int T)
         good &= p.run("portable dq", true, delta<E, A>, dq<E, A>);
         good &= p.run("dq", true, 0, dq90<E, A, typename R::DQ, 0, 0>);
         good &= p.run("dkv", false, dq90<E, A, typename R::DQ, 0, 0>, dkv90<E, A, typename R::DKV, 0, 0>);
+        if constexpr (A::H == A::K) {
+                good &= p.run("both", true, 0, both90<E, A, typename R::DQ, 0, 0>);
+                good &= p.run("both", false, 0, both90<E, A, typename R::DQ, 0, 0>);
+        }
         fflush(stdout);
         return good;
 }
@@ -524,6 +546,7 @@ static bool tests(int only)
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T77", 3, 77);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1", 3, 1);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B40 T512", 40, 512);
+        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 6, 6, true>>("D64 B8 H6 T192", 8, 192);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T200 not causal", 2, 200);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 8, 2, true>>("D64 H8/2 T333", 2, 333);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 2, true, 100>>("D64 H4/2 T1000 window 100", 2, 1000);
@@ -567,6 +590,11 @@ static bool speed(const char *name)
         printf("%-26s %-24s %9.1f us\n", name, "portable, all", d + k + q);
         if constexpr (A::D == 64) {
                 TRY(6, 2, true);
+                if constexpr (A::H == A::K) {
+                        good &= p.run("both", true, 0, both90<bf16, A, typename Best<64>::DQ, B, T>);
+                        good &= p.check("both", false);
+                        p.speed("both", both90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
+                }
 #ifdef BENCH_CANDIDATES
                 TRY(6, 1, true);
                 TRY(8, 2, true);
@@ -590,6 +618,7 @@ static bool speeds(int only)
         if (only < 0 || i++ == only) good &= speed<Shape<64, 32, 8, true>, 4, 2048>("B4 H32/8 D64 T2048");
         if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 4, 2048>("B4 H32/8 D128 T2048");
         if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 2, 4096>("B2 H32/8 D128 T4096");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 192>("TinyLM B8 H6 D64 T192");
         return good;
 }
 

@@ -65,6 +65,7 @@ bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
 /* A head that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
 typedef struct NormHead { Functor before, gain; Ref norm; } NormHead;
 bool   norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out);       /* false: no norm in it */
+bool    matvec_norms(const Graph *g, Ref matmul);        /* it can standardise its rows itself */
 int64_t matvec_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
 /* Whether its kernel may store the row that it standardises for itself: that costs one block a little, where a
  * launch would cost more. */

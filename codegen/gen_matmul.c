@@ -171,8 +171,9 @@ static void build_mma(Build *b, const MatvecMma *s, const char *type, int M, int
         b->threads = s->warps * 32;
         b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps;        /* two, of two launches */
         b->smem = s->smem;
-        build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, head, tail%s);", type, M, (long long)N,
-                   (long long)K, s->warps, s->tiles, s->rounds, norm, operands, rest);
+        b->include = "matvec_mma";
+        build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, head, tail%s);", type, M,
+                   (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm, operands, rest);
         build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
 }
 
@@ -251,7 +252,6 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                         text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (rows16.warps) {
-                b->include = "matvec_mma";
                 build_mma(b, &rows16, type, M, N, K, norm, arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
@@ -332,7 +332,6 @@ static void matmul(Emit *e, const Group *gr)
             is_number(Kc)) {
                 MatvecMma mma = matvec_mma((int)m_most, N, (int)k_most, false, SMS);
                 if (mma.warps) {
-                        b.include = "matvec_mma";
                         b.waits = true;
                         build_line(&b, "const PlainHead<%s> head = { %s, %s };", c_type(a.dt), a.arg, a.ld);
                         build_line(&b, "\1_tail tail = { a };");

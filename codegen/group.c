@@ -4,12 +4,11 @@
  * questions both it and the emitters ask, and turns groups into heads, anchor and
  * tails. */
 #include "codegen.h"
-#include "matvec_shape.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of x, and elements of it; of 16-bit x, which more than one row's products on the GPU keep in registers, as many as the
- * CPU's scratch memory holds. */
+/* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/matvec_mma.cuh takes, no more than the CPU's
+ * scratch memory holds. */
 enum { MATVEC_MOST_M = 8, MATVEC_MOST_M16 = 16, MATVEC_MOST_X = 32768, MATVEC_MOST_X16 = 130000 };
 
 bool is_virtual(const Graph *g, Ref r)
@@ -244,9 +243,17 @@ int64_t matvec_m(const Graph *g, Ref r)
         Dim m = type_rows(a), k = a->dim[a->rank - 1];
         if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) || !dim_is_const(k))
                 return 0;
-        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1;
-        int64_t rows = half && k.n % 8 == 0 && k.n <= MATVEC_MOST_K16 ? MATVEC_MOST_M16 : MATVEC_MOST_M;
-        return m.n <= rows && m.n * k.n <= (half ? MATVEC_MOST_X16 : MATVEC_MOST_X) && k.n >= 1 ? m.n : 0;
+        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0;
+        return m.n <= (half ? MATVEC_MOST_M16 : MATVEC_MOST_M) && k.n >= 1 &&
+               m.n * k.n <= (half ? MATVEC_MOST_X16 : MATVEC_MOST_X) ? m.n : 0;
+}
+
+bool matvec_norms(const Graph *g, Ref r)
+{
+        enum { MOST_K16 = 2048 };       /* more than 8 rows in registers */
+        const Type *a = &g->node[g->node[r].in[0]].type;
+        int64_t m = matvec_m(g, r), k = a->dim[a->rank - 1].n;
+        return m && m * k <= MATVEC_MOST_X && (m <= MATVEC_MOST_M || k <= MOST_K16);
 }
 
 bool matvec_keeps(const Graph *g, Ref r)

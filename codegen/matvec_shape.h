@@ -76,23 +76,22 @@ static inline MatvecShort matvec_short(int esize, long N, int K, int align, int 
         return s;
 }
 
-/* kernels/matvec_mma.cuh: 2 to 64 rows of 16-bit x.  More than 8: of up to MATVEC_MOST_K16 elements where there is a norm; more
- * than 16: only where W is all under way at once. */
-enum { MATVEC_MOST_K16 = 2048 };
-
+/* kernels/matvec_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way at once,
+ * and without a norm. */
 typedef struct MatvecMma {
         int warps, tiles, rounds;       /* template arguments; warps 0: not for this product */
         int cols, smem;                 /* a call has ceil(N / cols) blocks */
 } MatvecMma;
 
-/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where x has 16 rows.  A W that fits into the
- * registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the blocks of the next launch find room
- * beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
+/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where 16 rows of x stay.  A W that
+ * fits into the registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the
+ * blocks of the next launch find room beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
 static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
 {
         MatvecMma s = { 0 };
-        int chunks = (K + 31) / 32, most = M > 8 && M <= 16 ? 4 : 8, warps = chunks > 8 * most ? 16 : 8, steps = (chunks + most * warps - 1) / (most * warps);
-        int per = (chunks + warps * steps - 1) / (warps * steps), tiles = 1;
+        int most = M > 8 && M <= 16 ? 4 : 8, chunks = (K + 31) / 32, warps = chunks > 8 * most ? 16 : 8;
+        int steps = (chunks + most * warps - 1) / (most * warps), per = (chunks + warps * steps - 1) / (warps * steps);
+        int tiles = 1;
         long blocks, all = (N + 7) / 8, least = (all + sms - 1) / sms, many = 16 / warps * sms;
         bool at_once = steps == 1 && per * least <= 12 && least <= 4;
 

@@ -8,8 +8,8 @@
  *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t, 2t+1, 2t+8, 2t+9
  *
  * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES columns; the
- * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they are read
- * in every round.  Partial sums meet in shared memory, in the order of the warps.
+ * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they
+ * are read in every round.  Partial sums meet in shared memory, in the order of the warps.
  *
  *      matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, head, tail[, gain])
  *              as matvec_task (matvec.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
@@ -24,7 +24,8 @@
 /* What ../matvec_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
 template <int M, int K, int WARPS, int TILES, int ROUNDS>
 struct MatvecMmaShape {
-        static constexpr int MOST = M > 8 ? 4 : 8, CHUNKS = (K + 31) / 32, STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
+        static constexpr int MOST = M > 8 && M <= 16 ? 4 : 8, CHUNKS = (K + 31) / 32,
+                             STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
                              PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = (M + 7) / 8,
                              COLS = 8 * TILES, SUMS = WARPS * M * COLS, MOMENTS = WARPS * 16 * 2,
                              KEPT = M > 16 ? 1 : PER;   /* chunks of x in registers */
@@ -87,12 +88,14 @@ TGC_DEV int mma_rows_count(int warp)
         return n;
 }
 
-/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as short_moments does. */
+/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as
+ * short_moments does. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
         constexpr int V = Gain::MAXV < 8 ? Gain::MAXV : 8;
-        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, own = mma_rows_count<S, K, WARPS>(warp);
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
+        const int own = mma_rows_count<S, K, WARPS>(warp);
         static_assert(S::STEPS == 1 && S::KEPT == S::PER, "a norm wants its whole rows in registers");
         float mean[2], scale[2];
 #pragma unroll
@@ -224,7 +227,8 @@ struct PlainHead {
         }
 };
 
-template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Head, class Tail, class Gain = NoGain>
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Head, class Tail,
+          class Gain = NoGain>
 TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
                              const Gain &gain = Gain())
 {
@@ -277,7 +281,8 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
                                 for (int i = 0; i < TILES; i++)
                                         now[f][i] = next[f][i];
                 }
-                float *to = sums + (ROUNDS > 1 ? round & 1 : 0) * S::SUMS;       /* the next round's are elsewhere: one barrier does */
+                /* the next round's sums are elsewhere: one barrier does */
+                float *to = sums + (ROUNDS > 1 ? round & 1 : 0) * S::SUMS;
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
 #pragma unroll

@@ -632,7 +632,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 if (is_member(g, r) && !NODE(g, r)->group && !(level && original(g, r) && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
-                if (NODE(g, r)->op == OP_MATMUL && matvec_m(g, r))
+                if (NODE(g, r)->op == OP_MATMUL && matvec_norms(g, r))
                         take_norm(&f, r);
         /* what is computed wherever it is read still needs a place if an anchor or the outside reads it whole */
         for (Ref r = 1; r < g->n_nodes; r++) {

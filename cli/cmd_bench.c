@@ -152,10 +152,12 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
 static int bench_prefill(Bench *b, Err *e)
 {
         int n = opt_int(b->a, O_PROMPT_TOKENS), reps = opt_int(b->a, O_REPS), code;
-        const Prog *p = program_find(session_program(b->s), "prefill");
+        const Prog *p = program_find(session_program(b->s), "prefill"), *more;
         Times t;
         if (!n)
                 n = b->m->ctx < 512 ? b->m->ctx : 512;
+        if (p && n - 1 > p->T && (more = program_find(session_program(b->s), "prefill_long")))
+                p = more;
         if (n > b->m->ctx || n < 2)
                 return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d, and the last token is "
                                "digested by "
@@ -174,7 +176,7 @@ static int bench_prefill(Bench *b, Err *e)
         if (!code && t.n)
                 report(b, "prefill", &t, b->B * (n - 1), b->B, n - 1);
         if (!code && p)
-                code = kernels(b, "prefill", b->B < p->B ? b->B : p->B, n < p->T ? n : p->T, e);
+                code = kernels(b, p->name, b->B < p->B ? b->B : p->B, n < p->T ? n : p->T, e);
         free(t.v);
         return code;
 }

@@ -5,9 +5,9 @@
 
 #include "work.h"
 
-enum { MOST_TRIED = 6, MOST_PROGS = 3 };
+enum { MOST_TRIED = 6, MOST_PROGS = 4 };
 
-extern const char *const tuned_progs[MOST_PROGS];       /* step, prefill, score */
+extern const char *const tuned_progs[MOST_PROGS];       /* step, prefill, prefill_long, score */
 
 typedef struct Product {
         const char *key, *tile[MOST_TRIED];     /* tile[0]: the model's */

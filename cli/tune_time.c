@@ -9,7 +9,7 @@ static const double WARM_S = 0.3;
 /* Operations for a byte from which a kernel's time is the clock's. */
 static const double BUSY = 50;
 
-const char *const tuned_progs[MOST_PROGS] = { "step", "prefill", "score" };
+const char *const tuned_progs[MOST_PROGS] = { "step", "prefill", "prefill_long", "score" };
 
 /* One that is timed: launch number `at` of a program is of a product; -1: of one that is timed elsewhere. */
 typedef struct Launch { int prog, at, product; } Launch;

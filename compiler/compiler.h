@@ -85,7 +85,7 @@ typedef struct CompileOptions {
         bool        infer, train;
         int         batch;              /* sequences: inference and training */
         int         ctx;                /* cache size; 0: the model's */
-        int         chunk;              /* tokens of a prefill call; 0: chosen */
+        int         chunk;              /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int         block;              /* training window T; 0: the model's ctx */
         bool        cuda, cpu;          /* targets to write programs for */
         bool        recompute;

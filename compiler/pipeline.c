@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 };       /* kinds of programs */
+enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 };       /* kinds of programs; */
+enum { GPU = 32 };                                                      /* with it: for GPUs alone */
 enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
 typedef struct Ctx { const CompileOptions *o; Text *why; } Ctx;
@@ -68,6 +69,9 @@ typedef struct Spec {
         Sizes       fixed;              /* sizes that are known; 0: run time */
         const char *outputs[4];         /* kept outputs */
 } Spec;
+
+/* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for a short prompt. */
+enum { CHUNK = 512, LONG = 2048 };
 
 static Dim bind_dim(Dim d, const Sizes *s)
 {
@@ -158,7 +162,7 @@ static Graph *specialise(const Model *m, const Spec *s, Arena *tmp)
 /* prefill: the caches are its results.  decode: a sampler after the logits. */
 static void finish_outputs(Graph *g, const Spec *s)
 {
-        if (s->kind == PREFILL) {
+        if (s->kind & PREFILL) {
                 g->n_out = 0;
                 for (Ref r = 1; r < g->n_nodes; r++)
                         if (NODE(g, r)->op == OP_APPEND)
@@ -356,7 +360,11 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
                 if (!logits)
                         error_at((Loc) { m->name, 0, 0 },
                                  "the model returns no logits, so it cannot be run; compile with --mode train");
+                int more = ctx < LONG / batch ? ctx : LONG / batch;
                 s[n++] = (Spec){ "prefill", PREFILL, batch, chunk, { { batch == 1, 0, ctx } }, { "logits" } };
+                if (more > chunk && !o->chunk && !o->train)
+                        s[n++] = (Spec){ "prefill_long", PREFILL | GPU, batch, more, { { batch == 1, 0, ctx } },
+                                         { "logits" } };
                 s[n++] = (Spec){ "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
                 for (int b = 1; b < batch; b *= 2) {
                         static const char *const name[] = { "decode1",  "decode2",  "decode4",  "decode8",
@@ -372,11 +380,11 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
 }
 
 /* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
-static void products(const CompileOptions *o, Module *m, int ctx, int chunk, int block, const Text *launched, Compiled *out)
+static void products(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched, Compiled *out)
 {
         Text *t = &out->products;
         text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d recompute %d\n",
-                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, chunk, block, o->recompute);
+                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block, o->recompute);
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -418,8 +426,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx,
             chunk = o->chunk    ? o->chunk
-                    : ctx < 512 ? ctx
-                                : 512,
+                    : ctx < CHUNK ? ctx
+                                  : CHUNK,
             block = o->block        ? o->block
                     : m->ctx < 1024 ? (int)m->ctx
                                     : 1024,
@@ -465,7 +473,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 if (!out->manifest.s)
                         manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
                 for (int i = 0; i < n; i++)
-                        program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs,
+                        if (target == TARGET_CUDA || !(spec[i].kind & GPU))
+                                program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs,
                                      target == TARGET_CUDA ? &launched : NULL, first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, &sh, o->dtype, &programs);
@@ -478,7 +487,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 if (!out->fused.s)
                         module_fused(mod, &out->fused);
                 if (target == TARGET_CUDA)
-                        products(o, mod, ctx, chunk, block, &launched, out);
+                        products(o, mod, ctx, block, &launched, out);
                 out->consts = sh.consts;
                 out->n_kernels[target] = mod->n_kernels;
                 text_free(&programs);

@@ -63,7 +63,8 @@
  * `ceil(B*T/64)*12`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
  * meaning: the entry point loops over its own tiles.
  *
- * Program names: prefill (logits of the last token), decode (T=1), decode4...
+ * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than that takes, may be
+ * absent), decode (T=1), decode4...
  * (other batch sizes), score (logits of every token), step (forward, backward:
  * gradients into g), update (clip, AdamW), eval (loss only), add_grads.
  * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32 master weight are those of
@@ -83,7 +84,7 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1       chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles that sm_90a has
  *                                      alone begin with S

@@ -62,26 +62,36 @@ static int begin_batch(Session *s, int B, int n, Err *e)
         return TGC_OK;
 }
 
+/* The program for n tokens or as many of them as it takes. */
+static int prefill_prog(Session *s, int n, const Prog **g, Err *e)
+{
+        const Prog *more = program_find(&s->p, "prefill_long");
+        int code = find_prog(s, "prefill", g, e);
+        if (!code && more && n > (*g)->T && s->B <= more->B && s->prog[more - s->p.prog].lacks < 0)
+                *g = more;
+        return code;
+}
+
 /* Digest positions [pos, end) of the history, in chunks. */
 static int digest(Session *s, int end, Err *e)
 {
         const Prog *g = 0;
-        int code = end > s->pos ? find_prog(s, "prefill", &g, e) : TGC_OK;
-        if (code || end <= s->pos)
-                return code;
-        int *chunk = malloc((size_t)s->B * (size_t)g->T * sizeof *chunk);
-        if (!chunk)
-                return err_set(e, TGC_NO_MEMORY, "no memory for a chunk of %d tokens", g->T);
-        while (s->pos < end && !code) {
+        int code = TGC_OK, *chunk;
+        if (end <= s->pos)
+                return TGC_OK;
+        if (!(chunk = malloc((size_t)s->B * (size_t)(end - s->pos) * sizeof *chunk)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d tokens", end - s->pos);
+        while (s->pos < end && !(code = prefill_prog(s, end - s->pos, &g, e))) {
                 int n = end - s->pos < g->T ? end - s->pos : g->T;
                 for (int b = 0; b < s->B; b++)
                         memcpy(chunk + (size_t)b * n, s->hist + (size_t)b * s->m.ctx + s->pos,
                                (size_t)n * sizeof *chunk);
                 set_pos(s);
                 s->rt.share = 1;
-                if (!(code = session_write(s, "prefill", "ids", chunk, (size_t)s->B * n * sizeof *chunk, e))
-                    && !(code = session_run(s, "prefill", s->B, n, e)))
-                        s->pos += n;
+                if ((code = session_write(s, g->name, "ids", chunk, (size_t)s->B * n * sizeof *chunk, e))
+                    || (code = session_run(s, g->name, s->B, n, e)))
+                        break;
+                s->pos += n;
         }
         free(chunk);
         return code;

@@ -70,4 +70,32 @@ TEST(emulate_tinystories656k)
         check_tokens(MODEL_HF, DATA "models/tinystories656k", ids, 6, 4, 64);
 }
 
+/* Logits after a prompt that one call takes, by the program for many tokens, or six of 96. */
+static void long_prompt(int chunk, float *logits)
+{
+        enum { B = 2, N = 540 };
+        static const char *define[] = { "n_layer=1", "n_embd=32", "n_head=4", "n_kv_head=2", "head_dim=8", "n_ff=48",
+                                        "vocab=64", "ctx=600" };
+        int ids[B * N], next[B];
+        Trial r;
+        run_open(&r, (BuildOptions){ .kind = MODEL_LUA, .model = "llama", .define = define, .n_define = 8, .opt = 3,
+                                     .batch = B, .chunk = chunk, .cuda = true }, NULL);
+        CHECK(!program_find(session_program(r.s), "prefill_long") == (chunk != 0));
+        for (int i = 0; i < B * N; i++)
+                ids[i] = (int)(i * 2654435761u >> 9) % 64;
+        run_prefill(&r, ids, B, N);
+        run_greedy(&r, 1, next);
+        run_logits(&r, "decode", B, logits);
+        run_end(&r);
+}
+
+TEST(emulate_a_long_prompt)
+{
+        float one[2 * 64], six[2 * 64];
+        long_prompt(0, one);
+        long_prompt(96, six);
+        double d = worst(one, six, 128) / largest(six, 128);
+        CHECK_MSG(d < 1e-5, "logits differ by %.3g of the largest", d);
+}
+
 TEST_MAIN

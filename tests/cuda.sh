@@ -73,6 +73,10 @@ check() {
         # of which the evaluator must choose too
         try "check naive_moe 12x768 says 200 tokens" $tgc compile models/naive_moe.lua -D ctx=256 --mode infer --target cuda \
                 -o "$out/moe.plan" '&&' $tgc check "$out/moe.plan" --tokens 16 --greedy 200 --device cuda
+        # a prompt that prefill_long takes
+        try "check llama after 560 tokens" $tgc compile models/llama.lua -D vocab=65 -D ctx=600 -D n_layer=2 -D n_embd=64 \
+                -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=96 --mode infer --dtype bf16 --target cuda \
+                -o "$out/long.plan" '&&' $tgc check "$out/long.plan" --tokens 560 --greedy 16 --device cuda
         # a loss of several chunks, long enough for the second form that products have on sm_90a
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda

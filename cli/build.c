@@ -156,8 +156,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         compile(b->model, &c, &b->made);
         diag_end(&d);
         if (b->made.n_choices && !b->made.n_chosen)
-                return err_set(e, TGC_USAGE, "%s: none of its %d choices is of a product of this model; they hold for one "
-                               "model, --dtype, --batch-size and --block-size", o->choices_name, b->made.n_choices);
+                return err_set(e, TGC_USAGE, "%s: none of its %d choices is of a product of this model; they hold for "
+                               "one model, --dtype, --batch-size and --block-size", o->choices_name, b->made.n_choices);
         return TGC_OK;
 }
 
@@ -218,8 +218,8 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         char head[256] = "";
         if (s)
                 snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
-        if (sscanf(head, "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                   "recompute %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
+        if (sscanf(head, "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d "
+                   "block %d recompute %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
                    &recompute) != 9)
                 return err_set(e, TGC_BAD_FILE, "the plan does not say how it was compiled: compile the model again");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);

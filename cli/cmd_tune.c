@@ -203,8 +203,8 @@ static void print_table(const Tune *t)
                         continue;
                 before += x;
                 after += y;
-                printf("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x), p->launches, p->tile[0],
-                       p->best ? p->tile[p->best] : "", tuned_progs[p->prog], p->key);
+                printf("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x), p->launches,
+                       p->tile[0], p->best ? p->tile[p->best] : "", tuned_progs[p->prog], p->key);
         }
         printf("%10.1f %10.1f %5.1f%%      all products\n", before, after, before > 0 ? 100 * (1 - after / before) : 0);
         for (int k = 0; k < MOST_PROGS; k++)
@@ -222,7 +222,8 @@ static int write_plan(Tune *t, const char *path, Err *e)
                 return TGC_OK;
         }
         char *text = choices_text(t, winner);
-        int code = text || !n ? plan_again(&p, &t->l.plan, text, e) : err_set(e, TGC_NO_MEMORY, "no memory for choices");
+        int code = text || !n ? plan_again(&p, &t->l.plan, text, e)
+                              : err_set(e, TGC_NO_MEMORY, "no memory for the choices");
         if (!code)
                 code = plan_write(&p, path, e);
         if (!code)
@@ -244,12 +245,23 @@ static int find_gpu(Tune *t, bool *sm90, Err *e)
                 return err_set(e, TGC_USAGE, "tune: the CPU's kernels have no tiles to choose; --device cuda has");
         int code = dev_open(&d, kind == DEV_EMULATE ? DEV_EMULATE : DEV_CUDA, &o, &why);
         if (code)
-                return err_set(e, code, "%s; tune measures on the GPU that the plan will run on, `tgc doctor` tells what "
-                               "is missing", why.msg);
+                return err_set(e, code, "%s; tune measures on the GPU that the plan will run on, `tgc doctor` tells "
+                               "what is missing", why.msg);
         snprintf(t->gpu, sizeof t->gpu, "%s", dev_name(d));
         *sm90 = dev_sm90(d);
         dev_close(d);
         return TGC_OK;
+}
+
+/* As the model has them, also of a plan that was tuned before. */
+static int products_of_model(Tune *t, bool sm90, char **mem, Err *e)
+{
+        Plan p = { 0 };
+        int code = plan_again(&p, &t->l.plan, NULL, e);
+        if (!code)
+                code = tune_products(t, &p, sm90, mem, e);
+        plan_close(&p);
+        return code;
 }
 
 int cmd_tune(const Args *a, Err *e)
@@ -267,7 +279,7 @@ int cmd_tune(const Args *a, Err *e)
         if (code || (code = find_gpu(&t, &sm90, e)) || (code = load(&t.l, a, &(LoadHow){ 0 }, e)))
                 return code;
         signals_defer();
-        code = tune_products(&t, sm90, &mem, e);
+        code = products_of_model(&t, sm90, &mem, e);
         if (!code)
                 code = tune(&t, e);
         if (!code)

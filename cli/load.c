@@ -276,7 +276,8 @@ static int read_choices(const Args *a, char **text, Err *e)
 static void say_passed_over(const Plan *p, const Args *a, const char *choices)
 {
         const Section *s = plan_find(p, "choices");
-        size_t all = text_count(choices, strlen(choices), "choose"), taken = s ? text_count(s->data, s->size, "choose") : 0;
+        size_t all = text_count(choices, strlen(choices), "choose"),
+               taken = s ? text_count(s->data, s->size, "choose") : 0;
         Say talk = say_new(a);
         if (taken < all)
                 say(&talk, "%s: %zu of %zu choices are of products that this model has not\n", opt_str(a, O_TUNED),

@@ -26,12 +26,12 @@ typedef struct Tune {
         double   model_ms[MOST_PROGS], won_ms[MOST_PROGS];      /* of the programs, in the last rounds */
 } Tune;
 
-/* us[i]: of product i, 0 where it shares launches; ms[k]: of tuned_progs[k] as a whole; clock: ms of kernels that are busy
- * computing and no products, whatever tiles these have. */
+/* us[i]: of product i, 0 where it shares launches; ms[k]: of tuned_progs[k] as a whole; clock: ms of kernels that are
+ * busy computing and no products, whatever tiles these have. */
 typedef struct Round { double *us, ms[MOST_PROGS], clock; } Round;
 
-/* The products of t->l's plan, and of their tiles those that this GPU has.  Keys and tiles point into *mem. */
-int  tune_products(Tune *t, bool sm90, char **mem, Err *e);
+/* The products of a plan, and of their tiles those that this GPU has.  Keys and tiles point into *mem. */
+int  tune_products(Tune *t, const Plan *p, bool sm90, char **mem, Err *e);
 /* The plan with these choices (text, NULL: none), opened and timed; counts t->round.  r->us has t->n places. */
 int  tune_measure(Tune *t, const char *choices, Round *r, Err *e);
 

@@ -71,10 +71,10 @@ static void read_product(Tune *t, Words *w, bool sm90)
 }
 
 /* Of the programs that have it the first one is where it is timed. */
-int tune_products(Tune *t, bool sm90, char **mem, Err *e)
+int tune_products(Tune *t, const Plan *p, bool sm90, char **mem, Err *e)
 {
         Words w;
-        int code = open_words(&w, &t->l.plan, mem, e);
+        int code = open_words(&w, p, mem, e);
         if (code)
                 return code;
         if (!(t->product = calloc(text_count(*mem, strlen(*mem), "product") + 1, sizeof *t->product)))

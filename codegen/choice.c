@@ -219,9 +219,10 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                 else
                         k.t = c[i].t, k.splits = c[i].splits, k.splits90 = 1;
         }
-        k.product = product_new(e->m, (Product){ key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits),
-                                                 k.t90 ? arena_fmt(e->m->arena, "%s/%d", k.t90->name, k.splits90) : NULL,
-                                                 promising(e, c, n), false });
+        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits), NULL, promising(e, c, n), false };
+        if (k.t90)
+                x.tile90 = arena_fmt(e->m->arena, "%s/%d", k.t90->name, k.splits90);
+        k.product = product_new(e->m, x);
         k.first = e->n_launch;
         return k;
 }

@@ -383,7 +383,8 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
 static void products(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched, Compiled *out)
 {
         Text *t = &out->products;
-        text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d recompute %d\n",
+        text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                    "recompute %d\n",
                  dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block, o->recompute);
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);

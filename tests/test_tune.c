@@ -12,6 +12,7 @@
 
 #define UP   "bf16:32768x3072x768:nt:add+gelu_tanh:4"
 #define DW   "bf16:2304x768x32768:tn:accum:2:sums"
+#define ONE  "bf16:<=64x64x64:nt:store:0"
 #define HEAD "tgc-choices 1\ngpu Some GPU\n"
 
 static Err err;
@@ -54,7 +55,8 @@ static void same_plans(const Plan *a, const Plan *b, const char *what)
         CHECK_MSG(a->n_sections == b->n_sections, "%s: %d sections, %d", what, a->n_sections, b->n_sections);
         for (int i = 0; i < a->n_sections; i++) {
                 const Section *x = &a->section[i], *y = plan_find(b, x->name);
-                CHECK_MSG(y && x->size == y->size && !memcmp(x->data, y->data, x->size), "%s: %s differs", what, x->name);
+                CHECK_MSG(y && x->size == y->size && !memcmp(x->data, y->data, x->size), "%s: %s differs", what,
+                          x->name);
         }
 }
 
@@ -63,12 +65,14 @@ TEST(a_plan_is_compiled_again_to_the_same_bytes)
 {
         static const struct { const char *model, *dtype; int mode, batch, block; } all[] = {
                 { "gpt", "bf16", BUILD_TRAIN, 32, 1024 }, { "llama", "f16", BUILD_INFER, 4, 0 },
-                { "naive_gpt", "f32", BUILD_TRAIN | BUILD_INFER, 0, 24 }, { "moe", "bf16", BUILD_TRAIN | BUILD_INFER, 2, 64 },
+                { "naive_gpt", "f32", BUILD_TRAIN | BUILD_INFER, 0, 24 },
+                { "moe", "bf16", BUILD_TRAIN | BUILD_INFER, 2, 64 },
                 { "gemma2", "bf16", BUILD_INFER, 0, 0 }, { "tinylm", "f32", BUILD_TRAIN, 3, 17 },
         };
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
                 Plan a, b = { 0 };
-                CHECK_MSG(!build(&a, all[i].model, all[i].mode, all[i].dtype, all[i].batch, all[i].block, NULL), "%s", err.msg);
+                CHECK_MSG(!build(&a, all[i].model, all[i].mode, all[i].dtype, all[i].batch, all[i].block, NULL), "%s",
+                          err.msg);
                 CHECK_MSG(!plan_again(&b, &a, NULL, &err), "%s: %s", all[i].model, err.msg);
                 same_plans(&a, &b, all[i].model);
                 plan_close(&b);
@@ -81,7 +85,7 @@ TEST(a_plan_is_compiled_again_to_the_same_bytes)
 TEST(a_choice_is_obeyed)
 {
         static const struct { const char *line, *key, *now, *source; } all[] = {
-                { "choose " UP " S256x128/1\n", UP, "W128x128x64/1 S256x128/1 or", "S256x128, false, true, 32768, 3072, 768" },
+                { "choose " UP " S256x128/1\n", UP, "W128x128x64/1 S256x128/1 or", "S256x128, false, true>" },
                 { "choose " UP " W64x128x64/1\n", UP, "W64x128x64/1 or", "bf16, W64x128x64, false, true, 16>" },
                 { "choose " DW " S256x128/4\n", DW, "W128x128x64/2 S256x128/4 or", NULL },
                 { "choose " DW " S256x128/1\n", DW, "W128x128x64/2 S256x128/1 or", NULL },
@@ -95,7 +99,10 @@ TEST(a_choice_is_obeyed)
                 CHECK_MSG(!strncmp(has(&p, all[i].key), all[i].now, strlen(all[i].now)), "%s: it has %s", all[i].line,
                           has(&p, all[i].key));
                 snprintf(text, sizeof text, HEAD "%s", all[i].line);
-                CHECK_MSG(!strcmp(text_of(&p, "choices"), text), "%s: the plan says %s", all[i].line, text_of(&p, "choices"));
+                CHECK_MSG(!strcmp(text_of(&p, "choices"), text), "%s: the plan says %s", all[i].line,
+                          text_of(&p, "choices"));
+                CHECK_MSG(!all[i].source || strstr(text_of(&p, "source.cuda"), all[i].source),
+                          "%s: no %s in the source", all[i].line, all[i].source);
                 /* from its own section the plan comes again, and without it the model's choice */
                 CHECK_MSG(!plan_again(&again, &p, text, &err), "%s", err.msg);
                 same_plans(&p, &again, all[i].line);
@@ -127,7 +134,8 @@ TEST(equal_choices_make_equal_plans)
 {
         Plan a, b;
         CHECK(!gpt(&a, HEAD "choose " UP " S256x128/1\nchoose " DW " S256x128/4\n"));
-        CHECK(!gpt(&b, HEAD "choose " DW " S256x128/4\r\nchoose bf16:1x2x3:nn:store:2 W64x64x64/1\n  choose " UP " S256x128/1"));
+        CHECK(!gpt(&b, HEAD "choose " DW " S256x128/4\r\nchoose bf16:1x2x3:nn:store:2 W64x64x64/1\n"
+                       "  choose " UP " S256x128/1"));
         same_plans(&a, &b, "choices in another order");
         plan_close(&a);
         plan_close(&b);
@@ -209,7 +217,8 @@ static int tgc(const char *line, int stop_after)
         int argc = 1, status;
         scratch("");
         for (const char *s = line; *s; s++)
-                snprintf(words + strlen(words), sizeof words - strlen(words), *s == '@' ? "%s" : "%.1s", *s == '@' ? dir : s);
+                snprintf(words + strlen(words), sizeof words - strlen(words), *s == '@' ? "%s" : "%.1s",
+                         *s == '@' ? dir : s);
         for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
                 argv[argc++] = w;
         fflush(stdout);
@@ -252,18 +261,17 @@ static void write_model(void)
 
 TEST(tuned_plans_on_the_command_line)
 {
-        EXPECT("compile gpt -D n_layer=1 --dtype bf16 --mode train -b 32 --block-size 1024 -o @/plain.plan -q", 0, "");
-        CHECK(!file_write_atomic(scratch("c.txt"), HEAD "choose " UP " S256x128/1\n", strlen(HEAD "choose " UP " S256x128/1\n"),
-                                 &err));
-        EXPECT("compile gpt -D n_layer=1 --dtype bf16 --mode train -b 32 --block-size 1024 -o @/a.plan -q --tuned @/c.txt", 0,
-               "");
-        EXPECT("compile gpt -D n_layer=1 --dtype bf16 --mode train -b 32 --block-size 1024 -o @/b.plan -q --tuned @/a.plan", 0,
-               "");
+        static const char choices[] = HEAD "choose " UP " S256x128/1\n";
+#define GPT "compile gpt -D n_layer=1 --dtype bf16 --mode train -b 32 --block-size 1024 -q -o @/"
+        CHECK(!file_write_atomic(scratch("c.txt"), choices, sizeof choices - 1, &err));
+        EXPECT(GPT "plain.plan", 0, "");
+        EXPECT(GPT "a.plan --tuned @/c.txt", 0, "");
+        EXPECT(GPT "b.plan --tuned @/a.plan", 0, "");
         snprintf(out, sizeof out, "cmp -s %s %s", scratch("a.plan"), scratch("b.plan"));
         CHECK(system(out) == 0);
         snprintf(out, sizeof out, "cmp -s %s %s", scratch("a.plan"), scratch("plain.plan"));
         CHECK(WEXITSTATUS(system(out)) == 1);
-        CHECK(!tgc("dump @/a.plan --choices", 0) && !strcmp(out, HEAD "choose " UP " S256x128/1\n"));
+        CHECK(!tgc("dump @/a.plan --choices", 0) && !strcmp(out, choices));
         CHECK(!tgc("info @/a.plan", 0) && strstr(out, "tuned      1 product, on Some GPU\n"));
         CHECK(!tgc("info @/plain.plan", 0) && !strstr(out, "tuned"));
         EXPECT("dump @/plain.plan --choices", TGC_BAD_FILE, "no section choices");
@@ -302,18 +310,21 @@ TEST(tune_on_the_emulator)
         CHECK(!stat(scratch("one.plan"), &before));
         CHECK(tgc("tune @/one.plan --device emulate -r 2", 300) == 130);        /* leaves the plan as it was */
         CHECK(!stat(scratch("one.plan"), &after) && before.st_ino == after.st_ino);
-        EXPECT("compile @/one.lua --mode infer --dtype bf16 -o @/two.plan -q", 0, "");
+        static const char tuned[] = HEAD "choose " ONE " W64x64x64/1\n";               /* is forgotten */
+        CHECK(!file_write_atomic(scratch("c.txt"), tuned, sizeof tuned - 1, &err));
+        EXPECT("compile @/one.lua --mode infer --dtype bf16 -o @/two.plan -q --tuned @/c.txt", 0, "");
         EXPECT("tune @/two.plan --device emulate -r 2 --json", 0, "two.plan: ");       /* in place */
         cJSON *o = cJSON_Parse(out), *list = cJSON_GetObjectItem(o, "products"), *x = cJSON_GetArrayItem(list, 0);
         CHECK_MSG(cJSON_GetArraySize(list) == 1 && x, "%s", out);
-        CHECK(!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(x, "product")), "bf16:<=64x64x64:nt:store:0"));
+        CHECK(!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(x, "product")), ONE));
+        CHECK(!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(x, "model")), "H16x64x64/1"));
         CHECK(cJSON_GetNumberValue(cJSON_GetObjectItem(x, "model_us")) > 0);
         CHECK(cJSON_GetArraySize(cJSON_GetObjectItem(x, "tried_us")) >= 4);
         bool chosen = strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(x, "model")),
                              cJSON_GetStringValue(cJSON_GetObjectItem(x, "best")));
         cJSON_Delete(o);
         CHECK(tgc("dump @/two.plan --choices", 0) == (chosen ? 0 : TGC_BAD_FILE));
-        CHECK(!chosen || strstr(out, "\ngpu emulated GPU\nchoose bf16:<=64x64x64:nt:store:0 "));
+        CHECK(!chosen || strstr(out, "\ngpu emulated GPU\nchoose " ONE " "));
         EXPECT("run @/two.plan --prompt-ids 1,2,3 --temp 0 -s 1 -n 8 --print-ids --device cpu -q", 0, "");
         CHECK_MSG(!strcmp(plain, out), "%s is not %s", out, plain);
 }

@@ -108,7 +108,9 @@ check() {
                 plan=$out/batch$((n_batch = n_batch + 1)).plan
                 try "check $m, 40 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
         done
-        try "check gated.lua" $tgc check tests/e2e/check/gated.lua --greedy 60 --device cuda
+        for m in gated keys; do
+                try "check $m.lua" $tgc check tests/e2e/check/$m.lua --greedy 60 --device cuda
+        done
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

@@ -167,10 +167,11 @@ struct AttQueries {
 
 /* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r) * RECORD]: D sums,
  * the largest score, the sum of weights.  Ends with a barrier, unless split >= parts of what it returns: then there
- * is nothing to do and nothing done.  ready() comes back when q and the last keys are there, with the position. */
+ * is nothing to do and nothing done.  ready() comes back when q and the last keys are there, with the position.
+ * new_k, new_v: the one token's own key and value, of this head, if they do not lie in the cache. */
 template <class E, class Att, class Tile, class Ready>
 TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T, const Rt *rt, int split,
-                         char *smem, const Ready &ready)
+                         char *smem, const Ready &ready, const E *new_k = nullptr, const E *new_v = nullptr)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef typename Sh::L L;
@@ -206,16 +207,18 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
         const int s0 = at.s0, s1 = at.s1;
         if (split >= at.parts)
                 return at;
-        if (hd.pos != early)
-                step.clear();
-        step.template read<false>(k, in.sk.t, v, in.sv.t, s0 + own, hd.pos == early ? early : 0, s1, lane);
+        const int cached = new_k && hd.pos < s1 ? hd.pos : s1;
 
         for (int n0 = s0 + own; n0 - key < s1; n0 += Sh::STEP) {
                 float x[ROWS][U];
-                if (n0 != s0 + own) {
+                const int have = n0 == s0 + own && hd.pos == early ? early : 0;
+                if (!have)
                         step.clear();
-                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, 0, s1, lane);
-                }
+                if (have < cached)
+                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, have, cached, lane);
+                if (new_k)
+                        step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t, new_v - hd.pos * in.sv.t, in.sv.t,
+                                                  n0, hd.pos, s1, lane);
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                         const int t = rows.t(r);

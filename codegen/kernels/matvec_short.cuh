@@ -74,11 +74,16 @@ TGC_DEV void short_moments(const float (&x)[PER][UNIT], int own, float eps, floa
         scale = rsqrtf(q * (1.f / K) + eps);
 }
 
-/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored. */
+/* Nothing to do before anything but W is read. */
+struct NoStart { __device__ __forceinline__ void operator()() const {} };
+
+/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored;
+ * start(): called when the launch before has ended. */
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
-          class Gain = NoGain, class Keep = NoKeep>
+          class Gain = NoGain, class Keep = NoKeep, class Start = NoStart>
 TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Head &head,
-                                  const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
+                                  const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep(),
+                                  const Start &start = Start())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
         constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
@@ -94,6 +99,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
         Piece<T, ALIGN> p[PER][ROWS];
         batch_get<PER, ROWS, STEP, K, WHOLE>(p, row, own);
         pdl_wait();
+        start();
 
         float x[PER][UNIT], acc[ROWS], square = 0.f;
         TailReads<Gain, HV> gains[PER][UNIT / HV];

@@ -177,15 +177,26 @@ TGC_DEV unsigned cluster_rank() { unsigned r; asm volatile("mov.u32 %0, %%cluste
 TGC_DEV void cluster_arrive()   { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 TGC_DEV void cluster_wait()     { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 TGC_DEV void cluster_sync()     { cluster_arrive(); cluster_wait(); }
-/* The same for a whole block, whose first warp fences what all have written: a fence takes an H100 0.4 us, the barrier
- * itself 0.05, and of more than six warps that fence the last ones wait as long again. */
+/* Orders nothing but barriers' initialisation. */
+TGC_DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+/* cluster_arrive for a whole block, whose first warp fences what all have written: a fence takes an H100 0.4 us, the
+ * barrier itself 0.05, and of more than six warps that fence the last ones wait as long again. */
 TGC_DEV void cluster_arrive_block()
 {
         __syncthreads();
         if (threadIdx.x < 32)
                 cluster_arrive();
         else
-                asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+                cluster_arrive_relaxed();
+}
+
+/* 4 bytes to the place of p in shared memory of block `rank` of the cluster, counted by the barrier that lies
+ * there at the place of bar: no fence. */
+TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
+{
+        asm volatile("{ .reg .b32 r, b; mapa.shared::cluster.u32 r, %0, %2; mapa.shared::cluster.u32 b, %1, %2; "
+                     "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r], %3, [b]; }"
+                     :: "r"(smem_addr(p)), "r"(smem_addr(bar)), "r"(rank), "r"(x) : "memory");
 }
 
 /* x to the place of p in shared memory of block `rank` of the cluster. */

@@ -53,9 +53,42 @@ TGC_DEV void cluster_wait()
 
 TGC_DEV void cluster_arrive_block() { cluster_arrive(); }
 
-TGC_DEV void st_cluster(float *p, unsigned rank, float x)
+TGC_DEV void cluster_arrive_relaxed() { cluster_arrive(); }
+
+/* A barrier of one arrival and some bytes: what is still to come; 0 once all is there. */
+typedef long long Mbar;
+enum : Mbar { NOT_ARMED = 1ll << 40 };
+
+TGC_DEV void mbarrier_init(Mbar *bar, unsigned) { *bar = NOT_ARMED; }
+TGC_DEV void fence_barrier_init() {}
+
+TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes)
 {
-        *(float *)(cluster.smem[rank] + ((char *)p - emu::self()->block->smem)) = x;
+        std::lock_guard<std::mutex> held(cluster.lock);
+        *bar += bytes - NOT_ARMED;
+}
+
+TGC_DEV void mbarrier_wait(Mbar *bar, unsigned)
+{
+        __syncthreads();                        /* while it waits no thread of the block runs */
+        if (!threadIdx.x) {
+                std::unique_lock<std::mutex> held(cluster.lock);
+                if (!cluster.news.wait_for(held, std::chrono::seconds(30), [&] { return !*bar; }))
+                        emu::fail("waits for %lld bytes of its cluster that do not come", *bar);
+        }
+        __syncthreads();
+}
+
+TGC_DEV char *there(void *p, unsigned rank) { return cluster.smem[rank] + ((char *)p - emu::self()->block->smem); }
+
+TGC_DEV void st_cluster(float *p, unsigned rank, float x) { *(float *)there(p, rank) = x; }
+
+TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
+{
+        std::lock_guard<std::mutex> held(cluster.lock);
+        memcpy(there(p, rank), &x, 4);
+        *(Mbar *)there(bar, rank) -= 4;
+        cluster.news.notify_all();
 }
 
 #include "attend_sm90.cuh"
@@ -85,7 +118,7 @@ template <class S> struct Where {
         typedef typename S::Att A;
         static constexpr int HD = A::H * A::D, KD = A::K * A::D, N = HD + 2 * KD;
         static constexpr int Q = S::SWAP ? 2 * KD : 0, K = S::SWAP ? 0 : HD, V = S::SWAP ? KD : HD + KD;
-        typedef AttendColumns<Q, K, V> Columns;
+        typedef AttendColumns<Q, K, V, HD> Columns;
 };
 
 template <class S> struct Row {
@@ -139,12 +172,15 @@ template <class S> TGC_DEV AttIn<typename S::E, typename S::Att> operands(const 
 template <class S> void attend(const Args *a)
 {
         typedef Where<S> W;
+        typedef typename S::E E;
         TGC_SMEM(smem);
         Row<S> head = { *a };
-        Made<S> tail = { *a };
+        Args near = *a;
+        const Made<S> tail = { near };
         Put<typename S::E> out = { (typename S::E *)a->o };
         attend_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns, W::N, S::EMBED, S::NORM, 16>(
-                (const typename S::E *)a->w, S::EMBED, 1e-5f, operands<S>(*a), a->rt, smem, head, tail, out, Gain<S>{ *a });
+                (const typename S::E *)a->w, S::EMBED, 1e-5f, operands<S>(*a), a->rt, smem, (E *&)near.q, (E *&)near.k,
+                (E *&)near.v, head, tail, out, Gain<S>{ *a });
 }
 
 template <class S> void plain(const Args *a)
@@ -210,7 +246,7 @@ template <class S> void test(const char *what)
                                  slopes.data(), &rt };
                 for (int h = 0; h < A::K; h++)
                         run(what, attend<S>, A::K * CLUSTER, h * CLUSTER, CLUSTER, S::Tile::THREADS,
-                            attend_smem<E, A, typename S::Tile>(), &a);
+                            attend_smem<E, A, typename S::Tile, typename W::Columns>(), &a);
                 for (int h = 0; h < A::K; h++)
                         run(what, plain<S>, A::K, h, 1, 64, attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
                 double square = 0, mean = 0, norm;

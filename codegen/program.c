@@ -441,9 +441,8 @@ static bool has_gradients(const Emit *e)
         return false;
 }
 
-/* Bytes of activations: with more, launches are long and memory is what counts, so that their
- * order stays; and how many more a schedule may take. */
-enum { SMALL = 1 << 30, MORE = 256 << 20 };
+/* Bytes of activations that a schedule may take more than the order as it was. */
+enum { MORE = 256 << 20 };
 
 /* The plan of the scheduled launches, if it is not much larger than `total`. */
 static int64_t scheduled(Emit *e, Arena *a, int64_t total, Buffer **b, int *n)
@@ -476,7 +475,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                 arena_clear(e.tmp);
         }
         int64_t total = plan_memory(&e, a, &b, &n);
-        if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1) && total <= SMALL)
+        if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1))
                 total = scheduled(&e, a, total, &b, &n);
         kernels_name(&e);
         module_count(m, name);

@@ -114,6 +114,14 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_e
         say $? "attention of one token: $m" "$out/log"
 done
 
+# ---- sums that nothing waits for gather, in a large step as well ----
+
+"$TGC" dump models/gpt.lua -D vocab=50304 --dtype bf16 -b 32 --program --mode train -q | awk '
+        /^program/ { in_step = $2 == "step" }
+        /^run k[0-9]*_(norm|colsum_parts)/ && in_step { n++ }
+        END { print n + 0, "launches of sums"; exit !n || n > 12 }' > "$out/log"
+say $? "sums of a large step" "$out/log"
+
 # ---- NVRTC ----
 
 nvrtc() {       # nvrtc MODEL ARCH OPTIONS...

@@ -78,6 +78,9 @@ static const char *note(F *f, Ref r)
         return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text);
 }
 
+/* What costs more for fewer neighbours at a time. */
+static bool wants_many(Op op) { return op == OP_DROPOUT || op == OP_ROPE; }
+
 /* Are reads of this loop known before the functor's values are?  (TailReads in kernels/tgc.cuh) */
 static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->head; }
 
@@ -96,7 +99,7 @@ static void emit_stores(F *f, int depth, Ref r)
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0", f_first_col(f, d));
         if (accum && ix.vector && early(f, f->dom[d].loop)) {
                 const char *name = f_name_of(f, r), *add = more ? "true" : f_fmt(f, "%s > 0", f_rt(f, "micro"));
-                text_add(&f->in, "                Raw<%s, float> %s_sum;\n", f_width(f, d), name);
+                text_add(&f->in_rows, "                Raw<%s, float> %s_sum;\n", f_width(f, d), name);
                 text_add(&f->get_rows, "                if (%s)\n                        in.%s_sum.get(%s%s + %s);\n",
                          add, name, ptr, ix.row, col);
                 int units = (8 * f->dom[d].num / f->dom[d].den * 4 + 15) / 16;
@@ -104,6 +107,9 @@ static void emit_stores(F *f, int depth, Ref r)
                 f->row_reads += units;
                 LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
                      name);
+        } else if (ix.vector && f->dom[d].num == f->dom[d].den && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
+                LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col, src);
+                return;
         } else if (ix.vector || ix.scalar) {
                 LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store", f_width(f, d), ptr, ix.row, col,
                      src, accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
@@ -113,6 +119,7 @@ static void emit_stores(F *f, int depth, Ref r)
                 LINE(depth + 1, "%s(%s%s + %s, %s[j]%s);", accum ? "accumulate" : "from_float", ptr, ix.row, col, src,
                      accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
         }
+        f->mixed = true;
 }
 
 /* C: the assignment of one lane. */
@@ -156,13 +163,15 @@ static void emit_early_load(F *f, int depth, const Load *l, const char *at)
         const char *width = f_width(f, l->dom);
         if (from == l) {
                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
-                text_add(&f->in, "                Raw<%s%s, %s> %s;\n", l->half ? "2 * " : "", width, c_type(l->dt), l->name);
+                text_add(of_row(l) ? &f->in_rows : &f->in, "                Raw<%s%s, %s> %s;\n",
+                         l->half ? "2 * " : "", width, c_type(l->dt), l->name);
                 text_add(of_row(l) ? &f->get_rows : &f->get_cols,
                          "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n", c_type(l->dt),
                          l->ptr, at, l->name, l->ptr, col);
                 int units = ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
                 f->reads += units;
                 f->row_reads += of_row(l) ? units : 0;
+                f->mixed |= of_row(l) && (l->half || d->num != d->den || dt_size[l->dt] != 2);
         }
         LINE(depth, "float %s[%s];", l->name, width);
         LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
@@ -184,6 +193,7 @@ static void emit_loop(F *f, int loop, int depth)
                 char col[512];
                 char *bar = strchr(l->key, '|');
                 const char *at = f_fmt(f, "%.*s", (int)(bar - l->key), l->key);
+                f->mixed |= l->scalar;
                 if (l->scalar) {
                         if (f->cuda)
                                 LINE(depth, "const float %s = to_float(*(%s));", l->name, at);
@@ -192,6 +202,7 @@ static void emit_loop(F *f, int loop, int depth)
                 } else if (early(f, loop) && (l->vector || l->half)) {
                         emit_early_load(f, depth, l, at);
                 } else if (f->cuda) {
+                        f->mixed = true;
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
                         LINE(depth, "float %s[%s];", l->name, f_width(f, l->dom));
                         if (l->vector || l->half) {
@@ -210,6 +221,7 @@ static void emit_loop(F *f, int loop, int depth)
         }
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];
+                f->mixed |= wants_many(NODE(f->g, r)->op);
                 if (f->dom[f->dom_of[r] - 1].loop == loop && NODE(f->g, r)->op == OP_DROPOUT)
                         LINE(depth, "const unsigned %s_id = (unsigned)*%s;", f_name_of(f, r),
                              f_member(f, arg_int(f->e, f->a, (int)NODE(f->g, r)->a.drop.id, "drop_id")));
@@ -370,14 +382,14 @@ static void early_reads(F *f)
         Text *t = &f->out->text;
         text_add(t, "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
                  f->reads, f->row_reads);
-        text_put(t, f->in.s, f->in.n);
-        text_add(t, "        };\n");
+        text_add(t, "%s%s        };\n", f->in_rows.s ? f->in_rows.s : "", f->in.s ? f->in.s : "");
         read_function(f, "get_rows(int row, int col,", &f->get_rows);
         read_function(f, "get_cols(int col,", &f->get_cols);
         text_add(t, "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                     "float (&v)[V]) const\n        {\n                In<V> in;\n"
                     "                get_rows(row, col, in);\n                get_cols(col, in);\n"
                     "                (*this)(row, col, v, in);\n        }\n");
+        text_free(&f->in_rows);
         text_free(&f->in);
 }
 
@@ -420,11 +432,15 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                          "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
                          "&a;\n",
                          name, out->maxv, out->minv);
-                const bool ahead = f->in.s;
+                const bool ahead = f->in.s || f->in_rows.s;
+                if (f->stores)
+                        text_add(&out->text, "        static constexpr int STORES = %d;\n", f->mixed ? 0 : f->stores);
                 if (ahead)
                         early_reads(f);
-                text_add(&out->text, "        template <int V> __device__ __forceinline__ void operator()(int row, "
-                                     "int col, float (&v)[V]%s) const\n        {\n", ahead ? ", const In<V> &in" : "");
+                text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "
+                                     "int col, float (&v)[V]%s%s) const\n        {\n",
+                         f->stores ? ", class Out = Straight" : "", ahead ? ", const In<V> &in" : "",
+                         f->stores ? ", const Out &out = Out()" : "");
         } else {
                 text_add(&out->text,
                          "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "

@@ -43,11 +43,14 @@ typedef struct F {
         char  (*name)[48];              /* node -> C name */
         int64_t align;                  /* widest vector that all addresses allow */
         bool    uses_T, uses_B;
-        Text    in, get_rows, get_cols; /* of a tail, CUDA: reads that can start early, their members and statements */
+        Text    in_rows, in;            /* of a tail, CUDA: reads that can start early: of rows, the others */
+        Text    get_rows, get_cols;     /* their statements */
         int     reads, row_reads;       /* how many, and of rows, in units of 16 bytes at V = 8 */
         bool    pos_ahead;              /* the position is one of them; and so are those frequencies of heads of freq_D */
         const char *freq;
         int64_t freq_D;
+        int     stores;                 /* of a tail, CUDA: those that `out` makes (TailStores in kernels/tgc.cuh) */
+        bool    mixed;                  /* it also reads or writes what is not a vector of 16-bit values */
         FunctorText *out;
         double  elems;
 } F;

@@ -34,17 +34,17 @@ static const char *scratch_arg(Loss *l, Build *b, bool write)
         return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
 
-/* A tail that stores to `to` (element text) or adds to it. */
-static void tail_text(Build *b, bool cuda, const char *what, const char *pre_cuda, const char *pre_c)
+/* A tail: pre_cuda or pre_c, then `what`; dt, CUDA: of what that puts. */
+static void tail_text(Build *b, bool cuda, DType dt, const char *what, const char *pre_cuda, const char *pre_c)
 {
         if (cuda)
                 text_add(&b->decl,
                          "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args "
-                         "&a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                         "float (&v)[V]) const\n        {\n%s"
+                         "&a;\n        static constexpr int STORES = %d;\n"
+                         "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
+                         "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
                          "                %s\n        }\n};\n\n",
-                         pre_cuda, what);
+                         dt_size[dt] == 2, pre_cuda, what);
         else
                 text_add(&b->decl,
                          "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        "
@@ -160,8 +160,9 @@ static void logits(Loss *l)
                            *in = cuda ? bias
                                       : arena_fmt(e->tmp, "(a->%s + %lld)", arg_of(e, &b.args, ba.base, false),
                                                   (long long)ba.off);
-                tail_text(&b, cuda,
-                          cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                tail_text(&b, cuda, l->dt,
+                          cuda ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", s,
+                                           (long long)l->ld)
                                : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
                                            (long long)l->ld),
                           arena_fmt(e->tmp,
@@ -175,8 +176,9 @@ static void logits(Loss *l)
                                     c_type(NODE(e->g, ba.base)->type.dt), in));
         } else {
                 /* eight at a time whatever V is: a row has room for its padding, which stays zero */
-                tail_text(&b, cuda,
-                          cuda ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", s, (long long)l->ld)
+                tail_text(&b, cuda, l->dt,
+                          cuda ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", s,
+                                           (long long)l->ld)
                                : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
                                            (long long)l->ld),
                           l->ld == l->V ? ""
@@ -269,7 +271,7 @@ static void losses(Loss *l, bool grad)
                  "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
                  c_type(l->dt), s, (long long)l->ld);
         if (grad)
-                tail_text(&b, false,
+                tail_text(&b, false, l->dt,
                           arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
                                     (long long)l->ld),
                           "", "");
@@ -291,8 +293,9 @@ static void grad_x(Loss *l)
         DType out = NODE(e->g, l->dx)->type.dt;
         mat_of(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
-        tail_text(&b, is_cuda(e),
-                  is_cuda(e) ? arena_fmt(e->tmp, "store<V>(a.%s + (long)row * %lld + col, v);", dx, (long long)l->C)
+        tail_text(&b, is_cuda(e), out,
+                  is_cuda(e) ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", dx,
+                                         (long long)l->C)
                              : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx,
                                          (long long)l->C),
                   "", "");
@@ -328,7 +331,7 @@ static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_
 {
         if (!is_cuda(l->e)) {
                 const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-                tail_text(b, false,
+                tail_text(b, false, DT_F32,
                           arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
                                     (long long)cols, flag), "", "");
                 return;

@@ -57,7 +57,7 @@ struct STile {
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8;
         static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128;   /* a warp's for its tail; where they begin */
-        static constexpr int SMEM = SHARE == 1 ? PANELS + 8 * PANEL : RING;
+        static constexpr int SMEM = PANELS + 8 * PANEL;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
@@ -200,7 +200,7 @@ struct Ring {
  * other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8). */
 template <class Tile, bool TRANS_A, bool TRANS_B>
 struct Loader {
-        static constexpr int REGS = 40;
+        static constexpr int REGS = 24;
         const void *a, *b;              /* maps */
 
         /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
@@ -294,7 +294,7 @@ TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long 
         }
 }
 
-/* ---- the tail of those that take turns --------------------------------------------- */
+/* ---- tails ------------------------------------------------------------------------ */
 
 /* Nothing is computed from a read before this. */
 template <class Reads>
@@ -398,18 +398,191 @@ struct PanelTail {
         }
 };
 
-/* Which of the two, of a consumer's warp: beside 192 sums there are no registers for a panel's rows and for reads (the
- * residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
-template <class Tile, int MI, int SPARE, class Tail,
-          bool PANEL = Tile::SHARE == 1 && Tail::MAXV == 8 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0)>
+/* Puts two neighbours aside, in one word; asks only where eight would go. */
+template <int N>
+struct PairOut {
+        unsigned (&words)[N];
+        template <int K, class T> __device__ __forceinline__ void put(T *, const float (&v)[2]) const
+        {
+                words[K] = pack2<T>(v[0], v[1]);
+        }
+};
+template <int N>
+struct PlaceOut {
+        void *(&places)[N];
+        template <int K, class T> __device__ __forceinline__ void put(T *p, const float (&)[8]) const { places[K] = p; }
+};
+
+/* MmaTail for tails with STORES, which are called for the two neighbours that a lane has of every 8 columns: 16 rows x
+ * WIDE columns at a time, whose results, already 16 bits wide, go through the warp's panel by stmatrix, so that a lane then
+ * stores eight neighbours and eight lanes, or four, a line.  What the tail reads of rows comes the other way.  Nothing
+ * is traded between lanes, and nothing kept: of the sums' registers none is free before the last sum is read.
+ *
+ * A panel is 16 rows of 128 bytes, in each of which the results lie side by side, the first where the reads were; chunk
+ * c of 16 bytes stands at c ^ (row % 8): no two lanes of an access meet in a bank. */
+template <int ROWS, int BN, int SPARE, class Tail>
+struct PairTail {
+        typedef TailReads<Tail, 8> Lines;
+        typedef TailReads<Tail, 2> Pairs;
+        static constexpr int STORES = TailStores<Tail>::N, LINE = 8 / STORES, WIDE = 8 * LINE;  /* chunks of a line */
+        static constexpr int STEPS = ROWS * (BN / WIDE), EACH = LINE / 2, COUNT = EACH * STEPS; /* a lane's lines */
+        static constexpr int AHEAD = !Lines::ROWS ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
+        static_assert(Lines::ROWS <= 1 && STORES <= 2, "one panel");
+        Lines lines[AHEAD];
+        Pairs pairs[4];                 /* of the columns at hand and the next */
+        const Tail &tail;
+        char *panel;
+        int row0, col0, M, N;
+        bool whole;
+
+        __device__ __forceinline__ PairTail(const Tail &tail_, char *panel_, int row0_, int col0_, int M_, int N_,
+                                            bool whole_)
+                : tail(tail_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+
+        static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
+        __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
+        /* Corner of panel s. */
+        __device__ __forceinline__ int row_of(int s) const { return row0 + s % ROWS * 64; }
+        __device__ __forceinline__ int col_of(int s) const { return col0 + s / ROWS * WIDE; }
+
+        /* Line p of a lane, of panel p / EACH, and where its chunk of result k lies in that. */
+        static __device__ __forceinline__ int line(int p)
+        {
+                return LINE == 8 ? p % EACH * 4 + lane() / 8 : p % EACH * 8 + lane() / 4 % 2 * 4 + lane() / 8;
+        }
+        __device__ __forceinline__ int row(int p) const { return row_of(p / EACH) + line(p); }
+        __device__ __forceinline__ int col(int p) const { return col_of(p / EACH) + lane() % LINE * 8; }
+        __device__ __forceinline__ uint4 *chunk(int p, int k) const
+        {
+                return (uint4 *)(panel + line(p) * 128 + ((k * LINE + lane() % LINE) ^ line(p) % 8) * 16);
+        }
+        /* For ldmatrix and stmatrix: fragments j and j + 1 of result k, of each rows 0 to 7, then 8 to 15. */
+        __device__ __forceinline__ char *fragments(int j, int k) const
+        {
+                return panel + lane() % 16 * 128 + ((k * LINE + j + lane() / 16) ^ lane() % 8) * 16;
+        }
+
+        __device__ __forceinline__ void get_rows(int p)
+        {
+                if (inside(row(p), col(p)))
+                        lines[p % AHEAD].get_rows(tail, row(p), col(p));
+        }
+        /* Of fragments j and j + 1 of panel s. */
+        __device__ __forceinline__ void get_cols(int s, int j)
+        {
+#pragma unroll
+                for (int f = j; f < j + 2; f++) {
+                        const int c = col_of(s) + f * 8 + lane() % 4 * 2;
+                        if (inside(0, c))
+                                pairs[f % 4].get_cols(tail, c);
+                }
+        }
+        __device__ __forceinline__ void start()
+        {
+#pragma unroll
+                for (int p = 0; p < AHEAD && Lines::ROWS; p++)
+                        get_rows(p);
+        }
+        /* What was read of panel s; reads for a later one start. */
+        __device__ __forceinline__ void put_lines(int s)
+        {
+#pragma unroll
+                for (int p = EACH * s; p < EACH * (s + 1); p++) {
+                        hold_reads(lines[p % AHEAD]);
+                        *chunk(p, 0) = reinterpret_cast<const uint4 &>(lines[p % AHEAD]);
+                        if (p + AHEAD < COUNT)
+                                get_rows(p + AHEAD);
+                }
+        }
+        /* Results of pair h of fragment j of panel s; read: of its row. */
+        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, unsigned read,
+                                             unsigned (&out)[STORES])
+        {
+                const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
+                float v[2] = { a, b };
+                if (!inside(r, c))
+                        return;
+                Pairs in = pairs[j % 4];
+                if (Lines::ROWS)
+                        reinterpret_cast<unsigned &>(in) = read;
+                in.call(tail, r, c, v, PairOut<STORES>{ out });
+        }
+        __device__ __forceinline__ void store_lines(int s)
+        {
+#pragma unroll
+                for (int p = EACH * s; p < EACH * (s + 1); p++) {
+                        void *places[STORES];
+                        float none[8];
+                        Lines nothing;
+                        if (!inside(row(p), col(p)))
+                                continue;
+                        nothing.call(tail, row(p), col(p), none, PlaceOut<STORES>{ places });
+#pragma unroll
+                        for (int k = 0; k < STORES; k++)
+                                *(uint4 *)places[k] = *chunk(p, k);
+                }
+        }
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
+        {
+                get_cols(0, 0);
+#pragma unroll
+                for (int s = 0; s < STEPS; s++) {
+                        if (Lines::ROWS) {
+                                put_lines(s);
+                                __syncwarp();
+                        }
+#pragma unroll
+                        for (int j = 0; j < LINE; j += 2) {
+                                unsigned read[4] = {}, out[4][STORES] = {};
+                                if (Lines::ROWS)
+                                        ldmatrix_x4(read, fragments(j, 0));
+                                if (j + 2 < LINE || s + 1 < STEPS)
+                                        get_cols(s + (j + 2) / LINE, (j + 2) % LINE);
+#pragma unroll
+                                for (int i = 0; i < 4; i++) {
+                                        const float (&v)[4] = acc[s % ROWS][s / ROWS * LINE + j + i / 2];
+                                        call(v[i % 2 * 2], v[i % 2 * 2 + 1], s, j + i / 2, i % 2, read[i], out[i]);
+                                }
+#pragma unroll
+                                for (int k = 0; k < STORES; k++)
+                                        stmatrix_x4(fragments(j, k), { out[0][k], out[1][k], out[2][k], out[3][k] });
+                        }
+                        __syncwarp();
+                        store_lines(s);
+                        __syncwarp();
+                }
+        }
+};
+
+/* Which of the three, of a consumer's warp.  PanelTail: beside 192 sums there are no registers for a panel's rows and
+ * for reads (the residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
+enum { BY_TRADING, BY_PANEL, BY_PAIRS };
+template <class Tile, class Tail>
+TGC_DEV constexpr int end_of()
+{
+        constexpr int STORES = TailStores<Tail>::N;
+        if (Tail::MAXV == 8 && (STORES == 1 || STORES == 2) && TailReads<Tail, 8>::ROWS <= 1)
+                return BY_PAIRS;
+        if (Tail::MAXV == 8 && Tile::SHARE == 1 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
+                return BY_PANEL;
+        return BY_TRADING;
+}
+
+template <class Tile, int MI, int SPARE, class Tail, int HOW = end_of<Tile, Tail>()>
 struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
                 : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, true> : PanelTail<MI, Tile::BN, SPARE, Tail> {
+struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
                 : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (threadIdx.x / 32 - 4) * Tile::PANEL,
+                                                       row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+};
+template <class Tile, int MI, int SPARE, class Tail>
+struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail> {
+        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
+                : PairTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
 };
 
@@ -420,7 +593,7 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sum
 TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
-        constexpr int SPARE = SUMS > 160 ? 2 : (180 - SUMS) / 4;        /* registers left beside the sums, of 232 */
+        constexpr int SPARE = SUMS > 160 ? 2 : (180 - SUMS) / 4;        /* reads of 16 bytes that fit beside the sums */
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
         const int part = Tile::SHARE == 2 ? consumer : 0;
         const int row0 = part * Tile::WM + warp * 16;

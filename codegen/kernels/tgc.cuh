@@ -166,7 +166,11 @@ struct TailReads {
         __device__ __forceinline__ void get_rows(const Tail &, int, int) {}
         __device__ __forceinline__ void get_cols(const Tail &, int) {}
         __device__ __forceinline__ void get(const Tail &, int, int) {}
-        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const { tail(row, col, v); }
+        template <class... Out>
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
+        {
+                tail(row, col, v, out...);
+        }
 };
 
 template <class Tail, int V>
@@ -180,11 +184,30 @@ struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
                 get_rows(tail, row, col);
                 get_cols(tail, col);
         }
-        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V]) const
+        template <class... Out>
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
         {
-                tail(row, col, v, in);
+                tail(row, col, v, in, out...);
         }
 };
+
+/* And some say where their results go instead of storing them: each of their STORES is one of V 16-bit values,
+ *
+ *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
+ *
+ * and what they read of rows, the first of In, is V 16-bit values as well.  (0: some of it is not so.)  Straight
+ * stores. */
+struct Straight {
+        template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
+        {
+                store<V>(p, v);
+        }
+};
+
+template <int> struct Number { typedef void T; };
+template <class Tail, class = void> struct TailStores { static constexpr int N = 0; };
+template <class Tail>
+struct TailStores<Tail, typename Number<Tail::STORES>::T> { static constexpr int N = Tail::STORES; };
 
 /* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
 TGC_DEV float warp_sum(float x)

@@ -47,11 +47,12 @@ __global__ void fill_normal(T *p, long n, unsigned seed)
 
 struct Problem { int TA, TB, M, N, K; };
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares); add: what the tail added, or null.
+/* A warp per place of C: |c - sum| / sqrt(sum of squares); add: a matrix that the tail added, and its first row to each
+ * row, or null; other: where the tail put -c, or null.
  * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order.  err: one per place. */
 template <class T>
-__global__ void check_places(const T *a, const T *b, const T *c, const T *add, Problem p, long places, unsigned seed,
-                             float *err)
+__global__ void check_places(const T *a, const T *b, const T *c, const T *add, const T *other, Problem p, long places,
+                             unsigned seed, float *err)
 {
         const long i = blockIdx.x * 8L + threadIdx.x / 32, lane = threadIdx.x % 32;
         if (i >= places)
@@ -74,50 +75,62 @@ __global__ void check_places(const T *a, const T *b, const T *c, const T *add, P
                 q += __shfl_xor_sync(~0u, q, d);
         }
         if (add)
-                s += (double)to_float(add[m * p.N + n]);
-        if (lane == 0)
+                s += (double)to_float(add[m * p.N + n]) + (double)to_float(add[n]);
+        if (lane == 0 && other && to_float(other[m * p.N + n]) != -to_float(c[m * p.N + n]))
+                err[i] = INFINITY;
+        else if (lane == 0)
                 err[i] = (float)(fabs((double)to_float(c[m * p.N + n]) - s) / sqrt(q + 1e-30));
 }
 
-template <class T>
+/* STORES_ 0: a tail that cannot be called for pairs. */
+template <class T, int STORES_>
 struct Store {
-        static constexpr int MAXV = 8, MINV = 1;
+        static constexpr int MAXV = 8, MINV = 1, STORES = STORES_;
         T *c;
         int N;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const Out &out = Out()) const
         {
-                store<V>(c + (long)row * N + col, v);
+                out.template put<0>(c + (long)row * N + col, v);
         }
 };
 
-/* A tail that reads as much as it writes, ahead as generated ones do: a residual. */
-template <class T>
+/* A tail that reads ahead, as generated ones do: a residual and something like a bias.  STORES_ 2: stores twice. */
+template <class T, int STORES_>
 struct AddStore {
-        static constexpr int MAXV = 8, MINV = 1, READS = 1, ROW_READS = 1;
-        T *c;
+        static constexpr int MAXV = 8, MINV = 1, READS = 2, ROW_READS = 1, STORES = STORES_;
+        T *c, *other;
         const T *add;
         int N;
-        template <int V> struct In { Raw<V, T> add; };
+        template <int V> struct In { Raw<V, T> add, bias; };
         template <int V> __device__ __forceinline__ void get_rows(int row, int col, In<V> &in) const
         {
                 in.add.get(add + (long)row * N + col);
         }
-        template <int V> __device__ __forceinline__ void get_cols(int, In<V> &) const {}
-        template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in) const
+        template <int V> __device__ __forceinline__ void get_cols(int col, In<V> &in) const { in.bias.get(add + col); }
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in,
+                                                   const Out &out = Out()) const
         {
-                float r[V];
+                float r[V], s[V], minus[V];
                 in.add.template floats<0, 1>(r);
+                in.bias.template floats<0, 1>(s);
 #pragma unroll
-                for (int i = 0; i < V; i++)
-                        v[i] += r[i];
-                store<V>(c + (long)row * N + col, v);
+                for (int i = 0; i < V; i++) {
+                        v[i] += r[i] + s[i];
+                        minus[i] = -v[i];
+                }
+                out.template put<0>(c + (long)row * N + col, v);
+                if constexpr (STORES > 1)
+                        out.template put<1>(other + (long)row * N + col, minus);
         }
 };
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-enum Mode { PERSISTENT, ADDED /* ws is the residual */, SPLIT, SUMMED, SUMMED_SPLIT };
+/* ADDED and TWICE: ws is the residual, behind it the second result.  WIDE: tails that are called for eight. */
+enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, SPLIT, SUMMED, SUMMED_SPLIT };
+static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }
 
 /* a, b: maps.  n: tiles or splits.  sums: parts of A's row sums. */
 struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
@@ -127,11 +140,12 @@ TGC_DEV void one(const Args &g)
 {
         TGC_SMEM(smem);
         const int at = (int)blockIdx.x, step = (int)gridDim.x;
-        const Store<T> tail = { (T *)g.c, g.N };
-        const AddStore<T> added = { (T *)g.c, (const T *)g.ws, g.N };
-        if constexpr (MODE == PERSISTENT)
+        const Store<T, MODE != WIDE> tail = { (T *)g.c, g.N };
+        const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
+                                                                       (const T *)g.ws, g.N };
+        if constexpr (MODE == PERSISTENT || MODE == WIDE)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail);
-        else if constexpr (MODE == ADDED)
+        else if constexpr (adds(MODE))
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, added);
         else if constexpr (MODE == SUMMED)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail,
@@ -154,7 +168,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_
 template <class T>
 __global__ void __launch_bounds__(256) k_split_sum(Args g)
 {
-        const Store<T> tail = { (T *)g.c, g.N };
+        const Store<T, 0> tail = { (T *)g.c, g.N };
         splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, tail);
 }
 
@@ -263,10 +277,9 @@ static void data_poison(const Data &d, Problem p, Mode mode)
 {
         CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * 2));
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * 2, 0x5a, GUARD));
-        if (mode == ADDED)
+        CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
+        if (adds(mode))
                 fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N, 5);
-        else
-                CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
         CUDA(cudaMemset(d.sums, 0xff, sums_most(p) * sizeof(float)));
 }
@@ -288,7 +301,9 @@ static double data_check(const Data &d, Problem p, Mode mode, long places, unsig
         float *host = (float *)malloc(places * sizeof(float));
         double worst = 0;
         check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c,
-                                                          mode == ADDED ? (const T *)d.ws : 0, p, places, seed, d.err);
+                                                          adds(mode) ? (const T *)d.ws : 0,
+                                                          mode == TWICE ? (const T *)d.ws + (long)p.M * p.N : 0, p,
+                                                          places, seed, d.err);
         CUDA(cudaMemcpy(host, d.err, places * sizeof(float), cudaMemcpyDeviceToHost));
         *at = -1;
         for (long i = 0; i < places; i++)
@@ -403,6 +418,10 @@ static const Test tests[] = {
         ALL_TILES(bf16, 1, 0, PERSISTENT, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 1, ADDED, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 0, ADDED, 768, 1536, 512, 3)         /* whole tiles */
+        ALL_TILES(bf16, 0, 1, TWICE, 1000, 1032, 520, 3)
+        ALL_TILES(bf16, 0, 0, TWICE, 768, 1536, 512, 3)
+        ALL_TILES(bf16, 0, 1, WIDE, 1000, 1032, 520, 3)
+        ALL_TILES(bf16, 0, 1, WIDE_ADDED, 1000, 1032, 520, 3)
         TEST(bf16, S128x256, 0, 0, PERSISTENT, 1000, 1032, 520, 3)
         TEST(bf16, S128x256, 1, 1, PERSISTENT, 1000, 1032, 520, 3)
         TEST(f16, S128x256, 0, 1, PERSISTENT, 1000, 1032, 520, 3)
@@ -421,6 +440,9 @@ static const Test tests[] = {
         TEST(bf16, S128x192p, 1, 1, PERSISTENT, 1000, 1032, 40, 4)
         TEST(bf16, S128x128p, 0, 0, ADDED, 1000, 1032, 520, 4)
         TEST(f16, S128x192p, 0, 1, ADDED, 1000, 1032, 2000, 4)
+        TEST(f16, S128x192p, 0, 1, TWICE, 1000, 1032, 520, 4)
+        TEST(bf16, S128x128p, 0, 1, WIDE, 1000, 1032, 520, 4)
+        TEST(bf16, S128x192p, 0, 0, WIDE_ADDED, 1000, 1032, 520, 4)
         TEST(bf16, S128x192p, 1, 0, SPLIT, 240, 264, 1000, 5)
         TEST(bf16, S128x192p, 1, 0, SUMMED, 1000, 1032, 520, 4)
         TEST(bf16, S128x192p, 1, 0, SUMMED_SPLIT, 240, 264, 1000, 5)
@@ -431,8 +453,8 @@ enum { N_TESTS = sizeof tests / sizeof *tests };
 /* Of ws. */
 static size_t ws_bytes(Mode mode, Problem p, int n)
 {
-        if (mode == ADDED)
-                return (size_t)p.M * p.N * 2;
+        if (adds(mode))
+                return (size_t)p.M * p.N * 4;
         if (mode == SPLIT || mode == SUMMED_SPLIT)
                 return (size_t)p.M * p.N * n * 4;
         return 16;

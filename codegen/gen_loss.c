@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* The GPU needs rows enough for all multiprocessors in the product with K = V; the CPU needs cache. */
-enum { CHUNK_CUDA = 512 << 20, CHUNK_CPU = 64 << 20 };
+enum { CHUNK_CUDA = 1 << 30, CHUNK_CPU = 64 << 20 };
 
 typedef struct Loss {
         Emit *e;

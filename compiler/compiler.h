@@ -67,6 +67,7 @@ void fuse_loss(Graph *g, Arena *tmp);           /* last linear + cross-entropy *
 void differentiate(Graph *g, Arena *tmp);
 void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
+void keep_slope(Graph *g, Arena *tmp);
 void few_experts(Graph *g, Arena *tmp);
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);

@@ -25,6 +25,7 @@ static void run_merge_linears(Model *m, Arena *tmp, const char *arg) { (void)arg
 static void run_fuse_loss(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss(m->graph, tmp); }
 static void run_differentiate(Model *m, Arena *tmp, const char *arg) { (void)arg; differentiate(m->graph, tmp); }
 static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss_grad(m->graph, tmp); }
+static void run_keep_slope(Model *m, Arena *tmp, const char *arg) { (void)arg; keep_slope(m->graph, tmp); }
 static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
 static void run_few_experts(Model *m, Arena *tmp, const char *arg) { (void)arg; few_experts(m->graph, tmp); }
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
@@ -57,6 +58,7 @@ static const Pass passes[] = {
         { "differentiate", true, 0, run_differentiate },
         { "fuse_loss_grad", true, 0, run_fuse_loss_grad },
         { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
+        { "keep_slope", true, 0, run_keep_slope },
         { "few_experts", true, 0, run_few_experts },
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
@@ -302,7 +304,7 @@ static Graph *try_parse(const char *text)
 static void run_all(Graph *g)
 {
         static const char *const order[] = { "simplify", "fuse_loss", "differentiate", "simplify", "fuse_loss_grad",
-                "fuse_norm_grad", "precision", "fuse" };
+                "fuse_norm_grad", "keep_slope", "precision", "fuse" };
         Arena *tmp = arena_new();
         Model m = { .arena = g->arena, .graph = g, .name = "m", .meta = "" };
         Diag d = { 0 };
@@ -341,13 +343,13 @@ static int check_mutant(Graph *g, const char *text)
 TEST(mutants_keep_their_values)
 {
         static const char *const files[] = { "simplify", "fuse_loss", "differentiate", "fuse_loss_grad",
-                "fuse_norm_grad" };
+                "fuse_norm_grad", "keep_slope" };
         static char text[1 << 14], mutant[1 << 14];
         uint64_t s = 31;
         int compared = 0;
         for (int i = 0; i < 4000; i++) {
                 char path[256];
-                snprintf(path, sizeof path, "%s/%s.tg", folder(), files[i % 5]);
+                snprintf(path, sizeof path, "%s/%s.tg", folder(), files[i % 6]);
                 FILE *f = fopen(path, "r");
                 CHECK_MSG(f, "cannot open %s", path);
                 text[fread(text, 1, sizeof text - 1, f)] = 0;
@@ -372,6 +374,7 @@ PASS(fuse_loss)
 PASS(differentiate)
 PASS(fuse_loss_grad)
 PASS(fuse_norm_grad)
+PASS(keep_slope)
 PASS(few_experts)
 PASS(cache_kv)
 PASS(precision)

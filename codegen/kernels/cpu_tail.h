@@ -44,16 +44,19 @@ TGC_INLINE float gelu_tanh(float x)
         return x * sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
 }
 
-TGC_INLINE float gelu_tanh_grad(float x, float dy)
+TGC_INLINE float gelu_tanh_slope(float x)
 {
         float s = sigmoid(1.5957691216f * x * (1.f + 0.044715f * x * x));
-        return dy * (s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x));
+        return s + x * s * (1.f - s) * 1.5957691216f * (1.f + 0.134145f * x * x);
 }
 
-TGC_INLINE float gelu_grad(float x, float dy)
+TGC_INLINE float gelu_slope(float x)
 {
-        return dy * (0.5f * (1.f + fast_erff(x * 0.7071067812f)) + x * 0.3989422804f * fast_expf(-0.5f * x * x));
+        return 0.5f * (1.f + fast_erff(x * 0.7071067812f)) + x * 0.3989422804f * fast_expf(-0.5f * x * x);
 }
+
+TGC_INLINE float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
+TGC_INLINE float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 
 TGC_INLINE float silu_grad(float x, float dy)
 {

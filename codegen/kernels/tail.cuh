@@ -86,16 +86,20 @@ TGC_DEV float gelu_gate(float x, float q)
 
 TGC_DEV float gelu_tanh(float x) { return x * gelu_gate(x, x * x); }
 
-TGC_DEV float gelu_tanh_grad(float x, float dy)
+/* y = x s is GELU itself, which is computed beside this as a rule. */
+TGC_DEV float gelu_tanh_slope(float x)
 {
-        const float q = x * x, s = gelu_gate(x, q);
-        return dy * fmaf(x * (s - s * s), fmaf(q, 0.2140644488f, 1.5957691216f), s);
+        const float q = x * x, s = gelu_gate(x, q), y = x * s;
+        return fmaf(fmaf(-y, s, y), fmaf(q, 0.2140644488f, 1.5957691216f), s);
 }
 
-TGC_DEV float gelu_grad(float x, float dy)
+TGC_DEV float gelu_slope(float x)
 {
-        return dy * (0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * tail_exp(-0.5f * x * x));
+        return 0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * tail_exp(-0.5f * x * x);
 }
+
+TGC_DEV float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
+TGC_DEV float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 
 TGC_DEV float silu_grad(float x, float dy)
 {

@@ -10,7 +10,7 @@
 
 /* ---- plans in memory ---- */
 
-#define UP   "bf16:32768x3072x768:nt:add+gelu_tanh:4"
+#define UP   "bf16:32768x3072x768:nt:add+gelu_tanh+gelu_tanh_slope:4"
 #define DW   "bf16:2304x768x32768:tn:accum:2:sums"
 #define ONE  "bf16:<=64x64x64:nt:store:0"
 #define HEAD "tgc-choices 1\ngpu Some GPU\n"

@@ -110,13 +110,29 @@ static void put_sizes(const Emit *e, Text *t)
         }
 }
 
+/* One token of one sequence whose weights an H100's L2 holds, with room for the cache and values. */
+static bool weights_stay(const Emit *e)
+{
+        int64_t bytes = 0;
+        for (Ref r = 1; r < e->g->n_nodes; r++) {
+                const Type *t = &e->g->node[r].type;
+                if (e->g->node[r].op == OP_PARAM)
+                        bytes += dim_value(type_elems(t), &e->g->sizes) * dt_size[t->dt];
+        }
+        return calls_next(e) && e->g->sizes.v[SYM_B] == 1 && bytes <= 40 << 20;
+}
+
 static void put_includes(const Emit *e, const Launch *l, Text *t)
 {
-        bool cuda = is_cuda(e), fast = false;
-        for (int i = 0; i < l->n_pieces; i++)
+        bool cuda = is_cuda(e), fast = false, weights = false;
+        for (int i = 0; i < l->n_pieces; i++) {
                 fast |= l->piece[i]->fast;
+                weights |= !strncmp(l->piece[i]->include, "matvec", 6) || !strcmp(l->piece[i]->include, "attend_sm90");
+        }
         if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
+        if (weights && weights_stay(e))
+                text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {
                 bool seen = false;
                 for (int j = 0; j < i; j++)

@@ -233,8 +233,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         MatvecMma rows16 = { 0 };
         if (tb && w.dt != DT_F32 && align == 16)
                 rows16 = matvec_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), SMS);
+        MatvecNarrow slim = { 0 };
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
                 few = matvec_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
+        if (tb && M == 1 && align / dt_size[w.dt] >= narrow && !few.rows && minv == 1 && !keep)
+                slim = matvec_narrow(dt_size[w.dt], N, (int)K, align, SMS);
         if (few.rows) {
                 b->include = "matvec_short";
                 b->threads = few.threads;
@@ -253,6 +256,14 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (rows16.warps) {
                 build_mma(b, &rows16, type, M, N, K, norm, arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
+        } else if (slim.lanes) {
+                b->include = "matvec_narrow";
+                b->threads = NARROW_THREADS;
+                b->min_blocks = NARROW_BLOCKS;
+                build_line(b, "matvec_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, head, tail%s);",
+                           type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles, norm, align, w.arg,
+                           w.ld, eps, finish);
+                build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
         } else if (tb) {
                 int rows = M > 1 ? 4 : 2,
                     split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */

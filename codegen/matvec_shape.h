@@ -110,4 +110,32 @@ static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
         return s;
 }
 
+/* kernels/matvec_narrow.cuh: short rows of W out of L2. */
+typedef struct MatvecNarrow { int lanes, tiles; } MatvecNarrow; /* template arguments; lanes 0: not for this product */
+
+enum {
+        NARROW_THREADS = 128, NARROW_BLOCKS = 3,        /* of a multiprocessor: 168 registers */
+        NARROW_REGISTERS = 108                          /* for a lane's part of x and one of W's rows */
+};
+
+/* A W too large for matvec_short, no larger than L2.  As few lanes as hold their part of a row, four at least (64
+ * bytes) and eight at most: longer rows keep a warp busy as they are. */
+static inline MatvecNarrow matvec_narrow(int esize, long N, int K, int align, int sms)
+{
+        MatvecNarrow s = { 0, 0 };
+        int unit = align / esize;
+        long runs;
+
+        if (N * K * esize > 32L << 20)
+                return s;
+        for (int lanes = 4; lanes <= 8 && !s.lanes; lanes *= 2)
+                if (K % (lanes * unit) == 0 && K / lanes + K / lanes * esize / 4 <= NARROW_REGISTERS)
+                        s.lanes = lanes;
+        if (!s.lanes)
+                return s;
+        runs = (N + NARROW_THREADS / s.lanes - 1) / (NARROW_THREADS / s.lanes);
+        s.tiles = runs < NARROW_BLOCKS * sms ? (int)runs : NARROW_BLOCKS * sms;
+        return s;
+}
+
 #endif

@@ -108,6 +108,11 @@ check() {
                 plan=$out/batch$((n_batch = n_batch + 1)).plan
                 try "check $m, 40 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
         done
+        # logits by kernels/matvec_narrow.cuh
+        for m in "llama.lua -D vocab=12000 -D n_embd=288 -D n_head=6 -D n_kv_head=6 -D head_dim=48 -D n_ff=96 --dtype bf16" \
+                 "gpt.lua -D vocab=30000 -D n_embd=128 -D n_head=4"; do
+                try "check $m" $tgc check models/$m -D n_layer=1 -D ctx=64 --tokens 8 --greedy 40 --device cuda
+        done
         for m in gated keys; do
                 try "check $m.lua" $tgc check tests/e2e/check/$m.lua --greedy 60 --device cuda
         done

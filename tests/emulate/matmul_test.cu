@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "expert.cuh"
+#include "matvec_narrow.cuh"
 #include "matvec_shape.h"
 #include "matvec_mma.cuh"
 #include "matvec_short.cuh"
@@ -416,6 +417,24 @@ struct MmaRun {
         }
 };
 
+template <class T, int N, int K, int LANES, int TILES, int NORM, int ALIGN, int HV>
+struct NarrowRun {
+        const T *w;
+        int ldw;
+        Give<HV> head;
+        Keep<4, 1> tail;
+        __device__ void operator()(int tile, char *) const
+        {
+                const Weigh<NORM> gain = { 1 };
+                if constexpr (NORM == NORM_NONE)
+                        matvec_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
+                                w, ldw, 1e-5f, tile, head, tail);
+                else
+                        matvec_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
+                                w, ldw, 1e-5f, tile, head, tail, gain);
+        }
+};
+
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct MatvecRun {
         const T *w;
@@ -527,6 +546,23 @@ static void mma_case()
         report(ok && matvec_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
 }
 
+/* matvec_narrow_task with the lanes and tiles that the compiler would choose, for SMS multiprocessors */
+template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int LANES, int TILES>
+static void narrow_case()
+{
+        char name[128];
+        const MatvecNarrow s = matvec_narrow((int)sizeof(T), N, K, ALIGN, SMS);
+        snprintf(name, sizeof name, "matvec_narrow %s %dx%d lanes %d tiles %d norm %d align %d", type_name<T>(), N, K,
+                 LANES, TILES, NORM, ALIGN);
+        report(s.lanes == LANES && s.tiles == TILES, "matvec_narrow's choice");
+        Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
+        Matrix<float> x(1, K, K, false);
+        Result r(1, N);
+        NarrowRun<T, N, K, LANES, TILES, NORM, ALIGN, HV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<4, 1>(r) };
+        const bool ok = task_run(f, TILES, NARROW_THREADS, 0, name);
+        report(ok && matvec_is<T, 1, K, NORM, true>(r, x, w, name), name);
+}
+
 static void matvec_cases()
 {
         mma_case<bf16, 8, 2304, 768, 132, NORM_LAYER, 8, 8, 1, 8, 3, 1>();
@@ -540,6 +576,13 @@ static void matvec_cases()
         mma_case<bf16, 5, 101, 2000, 16, NORM_RMS, 2, 1, 1, 8, 1, 1>();
         mma_case<bf16, 8, 136, 8200, 8, NORM_NONE, 8, 8, 8, 16, 1, 3>();
         mma_case<f16, 7, 33, 4096, 4, NORM_LAYER, 8, 1, 1, 16, 1, 2>();
+        narrow_case<bf16, 1001, 288, 2, NORM_RMS, 16, 8, 4, 6>();       /* six rounds, the last one of a part */
+        narrow_case<bf16, 1001, 288, 132, NORM_LAYER, 16, 8, 4, 32>();
+        narrow_case<f16, 33, 512, 1, NORM_LAYER, 16, 4, 8, 3>();
+        narrow_case<float, 129, 96, 1, NORM_NONE, 16, 4, 4, 3>();
+        narrow_case<bf16, 7, 36, 1, NORM_RMS, 2, 1, 4, 1>();
+        report(!matvec_narrow(2, 32000, 1024, 16, 132).lanes && !matvec_narrow(2, 32000, 300, 8, 132).lanes &&
+               !matvec_narrow(2, 64000, 288, 16, 132).lanes, "matvec_narrow: not for long rows, odd pieces, a large W");
 
         short_case<bf16, 2304, 768, 132, NORM_LAYER, 16, 8, 8, 1, 160, 4, 1>();
         short_case<bf16, 768, 3072, 132, NORM_RMS, 16, 8, 8, 2, 256, 4, 4>();

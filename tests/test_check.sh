@@ -122,6 +122,18 @@ done
         END { print n + 0, "launches of sums"; exit !n || n > 12 }' > "$out/log"
 say $? "sums of a large step" "$out/log"
 
+# ---- one token's weights stay in L2 where they all fit: its products say so, and nothing else does ----
+
+for m in "2 models/tinylm.lua -D n_layer=1" "0 models/gpt.lua"; do      # at least so many kernels; none: 248 MB
+        want=${m%% *} m=${m#* }
+        # shellcheck disable=SC2086
+        "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
+                /^#define TGC_WEIGHTS_STAY/ { stay++; next_one = 1 }
+                /^#include/ && next_one { next_one = 0; if ($2 !~ /matvec|attend/) other++ }
+                END { print stay + 0, "kernels,", other + 0, "others"; exit want ? stay < want || other : stay }' > "$out/log"
+        say $? "weights that stay in L2: $m" "$out/log"
+done
+
 # ---- NVRTC ----
 
 nvrtc() {       # nvrtc MODEL ARCH OPTIONS...

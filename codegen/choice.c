@@ -19,6 +19,13 @@
 
 /* ---- the text ------------------------------------------------------------- */
 
+/* The first mistake is the one that is said. */
+static void mistake(Choices *c, Loc loc, const char *what)
+{
+        if (!c->wrong)
+                c->wrong = what, c->at = loc;
+}
+
 /* The next word of a line; "" at its end. */
 static char *word(char **s)
 {
@@ -36,13 +43,14 @@ static void read_choice(Choices *c, char *s, Loc loc)
         if (slash)
                 *slash = 0, x.splits = (int)strtol(slash + 1, &end, 10);
         if (!*x.key || !slash || x.splits < 1 || end == slash + 1 || *end || *word(&s))
-                error_at(loc, "a line is: choose KEY TILE/PARTS");
-        if (!tile_known(x.tile))
-                error_at(loc, "no tile is called %.40s; matmul_tiles.def and matmul_tiles_sm90.def have them all, "
-                              "`tgc tune` measures them", x.tile);
+                mistake(c, loc, "a line is: choose KEY TILE/PARTS");
+        else if (!tile_known(x.tile))
+                mistake(c, loc, arena_fmt(c->arena, "no tile is called %.40s; matmul_tiles.def and matmul_tiles_sm90.def "
+                                                    "have them all, `tgc tune` measures them", x.tile));
         for (int i = 0; i < c->n; i++)
                 if (!strcmp(c->choice[i].key, x.key))
-                        error_at(loc, "%.200s has been chosen a tile for in line %d", x.key, c->choice[i].loc.line);
+                        mistake(c, loc, arena_fmt(c->arena, "%.200s has been chosen a tile for in line %d", x.key,
+                                                  c->choice[i].loc.line));
         x.loc = loc;
         c->choice[c->n++] = x;
 }
@@ -56,6 +64,7 @@ Choices *choices_read(Arena *a, const char *text, const char *name)
                 lines++;
         c->choice = arena_alloc(a, (size_t)lines * sizeof *c->choice);
         c->gpu = "";
+        c->arena = a;
         for (; s; s = next) {
                 Loc loc = { name, ++n, 0 };
                 if ((next = strchr(s, '\n')))
@@ -63,7 +72,7 @@ Choices *choices_read(Arena *a, const char *text, const char *name)
                 s[strcspn(s, "\r")] = 0;
                 if (n == 1) {
                         if (strcmp(s, "tgc-choices 1"))
-                                error_at(loc, "not a text of choices: the first line must be tgc-choices 1");
+                                mistake(c, loc, "not a text of choices: the first line must be tgc-choices 1");
                         continue;
                 }
                 char *w = word(&s);
@@ -72,7 +81,7 @@ Choices *choices_read(Arena *a, const char *text, const char *name)
                 else if (!strcmp(w, "choose"))
                         read_choice(c, s, loc);
                 else if (*w && *w != '#')
-                        error_at(loc, "'%.40s' is neither gpu nor choose", w);
+                        mistake(c, loc, arena_fmt(a, "'%.40s' is neither gpu nor choose", w));
         }
         return c;
 }
@@ -189,11 +198,6 @@ static int product_new(Module *m, Product x)
         return m->n_products++;
 }
 
-static _Noreturn void refuse(Emit *e, const Choice *x, const Candidate *c, int n)
-{
-        error_at(x->loc, "%.200s cannot take %s/%d; it can take%s", x->key, x->tile, x->splits, promising(e, c, n));
-}
-
 Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
 {
         Candidate *c = arena_alloc(e->tmp, MOST_CANDIDATES * sizeof *c);
@@ -210,9 +214,12 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                         continue;
                 for (i = 0; i < n && !same(&c[i], x->tile, x->splits); i++)
                         ;
-                if (i == n)
-                        refuse(e, x, c, n);
                 x->used = true;
+                if (i == n) {
+                        mistake(all, x->loc, arena_fmt(all->arena, "%.200s cannot take %s/%d; it can take%.500s", key,
+                                                       x->tile, x->splits, promising(e, c, n)));
+                        continue;
+                }
                 k.t90 = c[i].t90;
                 if (c[i].t90)
                         k.splits90 = c[i].splits;

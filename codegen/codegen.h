@@ -144,7 +144,8 @@ typedef struct Kernel {
 
 /* A tile that `tgc tune` found to be the fastest, for products of this key (choice.c). */
 typedef struct Choice { const char *key, *tile; int splits; Loc loc; bool used; } Choice;
-typedef struct Choices { const char *gpu; Choice *choice; int n; } Choices;
+/* wrong: what is, and where; NULL: nothing.  Who has the memory of a compilation in hand says it. */
+typedef struct Choices { const char *gpu; Choice *choice; int n; Arena *arena; const char *wrong; Loc at; } Choices;
 
 /* Products of one key: the tile, that for sm_90a or NULL, what else promises something; joined: there are launches that
  * do it together with others. */
@@ -305,7 +306,7 @@ const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /
 
 /* ---- choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
-Choices *choices_read(Arena *a, const char *text, const char *name);   /* error_at on mistakes */
+Choices *choices_read(Arena *a, const char *text, const char *name);
 int   choices_used(Choices *c, Text *out);      /* those that products took, sorted, as text; how many */
 /* How a product may be done: K in parts; through tensor maps; M is the most it can be.  tail: its name in the key.
  * sums: of op(a)'s rows are wanted too. */

@@ -421,6 +421,18 @@ static void check_sizes(const Model *m, const CompileOptions *o, int block)
                            block, 1 << 26);
 }
 
+/* Frees them; what is wrong with them is said now, when nothing else is held. */
+static void choices_done(Choices *c)
+{
+        char what[1024];
+        Loc at = c->at;
+        bool wrong = c->wrong;
+        snprintf(what, sizeof what, "%s", wrong ? c->wrong : "");
+        arena_free(c->arena);
+        if (wrong)
+                error_at(at, "%s", what);
+}
+
 void compile(Model *m, const CompileOptions *o, Compiled *out)
 {
         Spec spec[24];
@@ -456,11 +468,12 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                         step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
         }
+        Choices *choices = o->choices ? choices_read(arena_new(), o->choices, o->choices_name) : NULL;
         for (int target = 0; target < N_TARGETS; target++) {
                 Shared sh = { .arena = arena_new(), .batch = o->batch };
                 Module *mod = module_new(sh.arena, target);
-                if (o->choices && target == TARGET_CUDA)
-                        mod->choices = choices_read(sh.arena, o->choices, o->choices_name);
+                if (target == TARGET_CUDA)
+                        mod->choices = choices;
                 Text programs = { 0 }, kernels = { 0 }, launched = { 0 };
                 double t0 = now();
                 bool first_target = !out->memory.s;
@@ -506,6 +519,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         }
         for (int i = 0; i < n; i++)
                 graph_free(g[i]);
+        if (choices)
+                choices_done(choices);
 }
 
 void compiled_free(Compiled *c)

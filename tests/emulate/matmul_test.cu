@@ -38,9 +38,9 @@ static void *mem(size_t n)
 static void mem_free(void *p) { cudaFree(p); }
 #endif
 
-/* A task as an object f with f(tile, smem), run by one kernel. */
+/* A task as an object f with f(tile, smem), run by one kernel of up to 512 threads. */
 template <class F>
-__global__ void task_kernel(const F *f)
+__global__ void __launch_bounds__(512) task_kernel(const F *f)
 {
         TGC_SMEM(smem);
         (*f)((int)blockIdx.x, smem);
@@ -62,7 +62,8 @@ static bool task_run(const F &f, int tiles, int threads, int smem, const char *n
 #else
         cudaFuncSetAttribute(task_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
         task_kernel<F><<<tiles, threads, smem>>>(g);
-        cudaError_t e = cudaDeviceSynchronize();
+        cudaError_t e = cudaGetLastError();             /* of the launch itself */
+        e = e == cudaSuccess ? cudaDeviceSynchronize() : e;
         int bad = e != cudaSuccess;
         if (bad)
                 printf("  %s: %s\n", name, cudaGetErrorString(e));

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <type_traits>
 #include "expert.cuh"
 #include "matvec_narrow.cuh"
 #include "matvec_shape.h"
@@ -38,9 +39,12 @@ static void *mem(size_t n)
 static void mem_free(void *p) { cudaFree(p); }
 #endif
 
-/* A task as an object f with f(tile, smem), run by one kernel of up to 512 threads. */
+/* A task as an object f with f(tile, smem), run by one kernel of F::MOST threads, 256 where F does not say. */
+template <class F, class = void> struct Threads { static constexpr int MOST = 256; };
+template <class F> struct Threads<F, std::void_t<decltype(F::MOST)>> { static constexpr int MOST = F::MOST; };
+
 template <class F>
-__global__ void __launch_bounds__(512) task_kernel(const F *f)
+__global__ void __launch_bounds__(Threads<F>::MOST) task_kernel(const F *f)
 {
         TGC_SMEM(smem);
         (*f)((int)blockIdx.x, smem);
@@ -387,6 +391,7 @@ struct Weigh {
 
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct ShortRun {
+        static constexpr int MOST = THREADS;
         const T *w;
         int ldw;
         Give<HV> head;
@@ -404,6 +409,7 @@ struct ShortRun {
 
 template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, int HV, int V, int MINV>
 struct MmaRun {
+        static constexpr int MOST = WARPS * 32;
         const T *w;
         int ldw;
         Give<HV> head;
@@ -438,6 +444,7 @@ struct NarrowRun {
 
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
 struct MatvecRun {
+        static constexpr int MOST = THREADS;
         const T *w;
         int ldw;
         Give<HV> head;

@@ -127,7 +127,6 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
         if (threadIdx.x == 0) {
                 mbarrier_init(bar, 1);
                 fence_barrier_init();
-                mbarrier_expect_tx(bar, S::HEAD);
         }
         __syncwarp();
         cluster_arrive_relaxed();
@@ -144,7 +143,9 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
                                 near_k = attend_turn(stage_k, near_k, in.k + pos * in.sk.t + hk * D);
                                 near_v = attend_turn(stage_v, near_v, in.v + pos * in.sv.t + hk * D);
                         });
-                cluster_wait();                 /* all barriers are there */
+                cluster_wait();                 /* all barriers are there; bytes may come before they are announced */
+                if (threadIdx.x == 0)
+                        mbarrier_expect_tx(bar, S::HEAD);
                 __syncwarp();
                 const int parts = att_part<E, Att, Decode>(pos, 1, rank).parts;
                 if ((threadIdx.x >> 5) % Tile::SPLIT == 0 && lane < WORDS * parts) {

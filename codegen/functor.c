@@ -31,6 +31,7 @@ static void emit_plain_head(F *f, int depth)
         f_index_of(f, &acc.t, acc.stride, acc.off, f->f->n, &ix);
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         DType dt = NODE(f->g, acc.base)->type.dt;
+        f->out->reads = ix.row[0] != 0;
         LINE(depth, "const %s *p = %s%s;", c_type(dt), arg, ix.row);
         if (f->cuda && ix.vector) {
                 f_subst(col, sizeof col, ix.col, "col");
@@ -41,7 +42,6 @@ static void emit_plain_head(F *f, int depth)
         LINE(depth, "for (int j = 0; j < %s; j++)", f->cuda ? "V" : "n");
         LINE(depth + 1, f->cuda ? "v[j] = to_float(%s);" : "v[j] = %s;",
              f->cuda ? f_fmt(f, "p[%s]", col) : f_to_float(dt, f_fmt(f, "p[%s]", col), f));
-        f->out->bytes += f->elems * dt_size[dt];
 }
 
 static bool written(F *f, Ref r)
@@ -352,7 +352,7 @@ static double slot_bytes(F *f)
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];
-        if (f->f->root && !f->f->head && written(f, f->f->root))
+        if (f->f->root && (f->f->head ? !f->f->n_nodes : written(f, f->f->root)))       /* a plain head reads it */
                 b += f->elems * dt_size[NODE(f->g, f->f->root)->type.dt];
         return b;
 }

@@ -186,14 +186,7 @@ static int product_new(Module *m, Product x)
         for (int i = 0; i < m->n_products; i++)
                 if (!strcmp(m->product[i].key, x.key))
                         return i;
-        if (m->n_products == m->cap_products) {
-                int cap = m->cap_products ? m->cap_products * 2 : 64;
-                Product *p = arena_alloc(m->arena, (size_t)cap * sizeof *p);
-                if (m->n_products)
-                        memcpy(p, m->product, (size_t)m->n_products * sizeof *p);
-                m->product = p;
-                m->cap_products = cap;
-        }
+        m->product = arena_grow(m->arena, m->product, m->n_products, &m->cap_products, sizeof *m->product);
         m->product[m->n_products] = x;
         return m->n_products++;
 }

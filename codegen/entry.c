@@ -326,14 +326,7 @@ static const char *title_of(Arena *a, const Launch *l)
 
 static Kernel *kernel_new(Module *m)
 {
-        if (m->n_kernels == m->cap) {
-                int cap = m->cap ? m->cap * 2 : 64;
-                Kernel *k = arena_alloc(m->arena, (size_t)cap * sizeof *k);
-                if (m->n_kernels)
-                        memcpy(k, m->kernel, (size_t)m->n_kernels * sizeof *k);
-                m->kernel = k;
-                m->cap = cap;
-        }
+        m->kernel = arena_grow(m->arena, m->kernel, m->n_kernels, &m->cap, sizeof *m->kernel);
         return &m->kernel[m->n_kernels++];
 }
 

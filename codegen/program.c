@@ -307,14 +307,7 @@ static int map_offset(Shared *sh, const char *line)
         for (int i = 0; i < sh->n_map; i++)
                 if (!strcmp(sh->map[i], line))
                         return i * 128;
-        if (sh->n_map == sh->cap_map) {
-                int cap = sh->cap_map ? sh->cap_map * 2 : 256;
-                const char **to = arena_alloc(sh->arena, (size_t)cap * sizeof *to);
-                if (sh->n_map)
-                        memcpy(to, sh->map, (size_t)sh->n_map * sizeof *to);
-                sh->map = to;
-                sh->cap_map = cap;
-        }
+        sh->map = arena_grow(sh->arena, sh->map, sh->n_map, &sh->cap_map, sizeof *sh->map);
         sh->map[sh->n_map] = arena_str(sh->arena, line);
         return sh->n_map++ * 128;
 }

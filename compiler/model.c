@@ -23,14 +23,7 @@ void model_free(Model *m)
 
 void model_map(Model *m, MapLine line)
 {
-        if (m->n_map == m->cap_map) {
-                int cap = m->cap_map ? m->cap_map * 2 : 64;
-                MapLine *p = arena_alloc(m->arena, (size_t)cap * sizeof *p);
-                if (m->n_map)
-                        memcpy(p, m->map, (size_t)m->n_map * sizeof *p);
-                m->map = p;
-                m->cap_map = cap;
-        }
+        m->map = arena_grow(m->arena, m->map, m->n_map, &m->cap_map, sizeof *m->map);
         line.param = arena_str(m->arena, line.param);
         line.deeper = arena_str(m->arena, line.deeper ? line.deeper : "");
         line.rest = arena_str(m->arena, line.rest);

@@ -64,6 +64,15 @@ void *arena_alloc(Arena *a, size_t n)
         return memset(p, 0, n);
 }
 
+void *arena_grow(Arena *a, void *array, int n, int *cap, size_t size)
+{
+        if (n < *cap)
+                return array;
+        *cap = *cap ? *cap * 2 : 64;
+        void *to = arena_alloc(a, (size_t)*cap * size);
+        return n ? memcpy(to, array, (size_t)n * size) : to;
+}
+
 char *arena_str(Arena *a, const char *s)
 {
         size_t n = strlen(s) + 1;

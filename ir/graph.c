@@ -24,12 +24,7 @@ void graph_free(Graph *g)
 
 static Node *grow(Graph *g)
 {
-        if (g->n_nodes == g->cap) {
-                Node *n = arena_alloc(g->arena, (size_t)g->cap * 2 * sizeof *n);
-                memcpy(n, g->node, (size_t)g->n_nodes * sizeof *n);
-                g->node = n;
-                g->cap *= 2;
-        }
+        g->node = arena_grow(g->arena, g->node, g->n_nodes, &g->cap, sizeof *g->node);
         return &g->node[g->n_nodes];
 }
 
@@ -184,14 +179,7 @@ Ref graph_reshape(Graph *g, Ref r, Type shape)
 
 void graph_output(Graph *g, const char *name, Ref r)
 {
-        if (g->n_out == g->cap_out) {
-                int cap = g->cap_out ? g->cap_out * 2 : 8;
-                Output *o = arena_alloc(g->arena, (size_t)cap * sizeof *o);
-                if (g->n_out)
-                        memcpy(o, g->out, (size_t)g->n_out * sizeof *o);
-                g->out = o;
-                g->cap_out = cap;
-        }
+        g->out = arena_grow(g->arena, g->out, g->n_out, &g->cap_out, sizeof *g->out);
         g->out[g->n_out++] = (Output){ arena_str(g->arena, name), r };
 }
 

@@ -22,6 +22,9 @@ Arena *arena_new(void);
 void   arena_free(Arena *a);
 void   arena_clear(Arena *a);                             /* forget all, keep the first block */
 void  *arena_alloc(Arena *a, size_t n);                   /* zeroed, aligned to 16 */
+/* An array of n elements of `size` bytes, *cap of them taken: as it is where another one fits, else a copy twice as long
+ * (the old one stays in the arena).  *cap 0: a first one of 64. */
+void  *arena_grow(Arena *a, void *array, int n, int *cap, size_t size);
 char  *arena_str(Arena *a, const char *s);
 char  *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -204,6 +204,7 @@ typedef struct FunctorText {
         Text text;              /* the functor's definition */
         int  maxv, minv;
         bool reads;             /* something in every row */
+        bool by_row;            /* what it reads is not the same for all rows */
         double bytes, flops;    /* per whole domain, at the largest sizes */
 } FunctorText;
 

@@ -31,7 +31,7 @@ static void emit_plain_head(F *f, int depth)
         f_index_of(f, &acc.t, acc.stride, acc.off, f->f->n, &ix);
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         DType dt = NODE(f->g, acc.base)->type.dt;
-        f->out->reads = ix.row[0] != 0;
+        f->out->by_row = ix.row[0] != 0;
         LINE(depth, "const %s *p = %s%s;", c_type(dt), arg, ix.row);
         if (f->cuda && ix.vector) {
                 f_subst(col, sizeof col, ix.col, "col");
@@ -425,8 +425,10 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 v = out->minv;
         out->maxv = (int)v;
         out->bytes = slot_bytes(f);
-        for (int i = 0; i < f->n_load; i++)
+        for (int i = 0; i < f->n_load; i++) {
                 out->reads |= of_row(&f->load[i]) && !f->load[i].scalar;
+                out->by_row |= of_row(&f->load[i]);
+        }
         if (f->cuda) {
                 text_add(&out->text,
                          "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "

@@ -219,7 +219,7 @@ static void losses(Loss *l, bool grad)
         b.smem = 256;
         if (grad) {
                 FunctorText d = build_functor(&b, &l->gr->head[3], "dloss_all");
-                long long r0 = d.reads ? (long long)l->r0 : 0;      /* a scalar needs no row */
+                long long r0 = d.by_row ? (long long)l->r0 : 0;
                 if (cuda)
                         text_add(&b.decl,
                                  "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "

@@ -155,6 +155,10 @@ static void fill(Graph *g, Group *gr, Arena *a)
                         gr->head[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
                         by_rows(&gr->head[i]);
                 }
+                if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) {      /* one value a token */
+                        gr->head[3].n = 1;
+                        gr->head[3].rows = type_elems(&gr->head[3].shape);
+                }
                 for (Ref r = gr->anchor; r < g->n_nodes; r++)
                         if (NODE(g, r)->op == OP_ITEM && NODE(g, r)->in[0] == gr->anchor)
                                 gr->tail[NODE(g, r)->a.item.index].root = r;

@@ -29,7 +29,7 @@ static bool taken(const char *s)
                                     " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
                                     " accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
                                     "gelu_slope gelu_tanh_slope "
-                                    "load rope share sigmoid silu silu_grad store to_float"
+                                    "load rope share sigmoid silu silu_grad silu_slope store to_float"
                                     " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
                                     "smem so tail tail_k tail_v tile"
                                     " tiles v work ";

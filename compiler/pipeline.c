@@ -20,7 +20,13 @@ static void run_fuse_loss(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss(g, t)
 static void run_differentiate(Graph *g, Arena *t, Ctx *c) { (void)c; differentiate(g, t); }
 static void run_fuse_loss_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss_grad(g, t); }
 static void run_fuse_norm_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_norm_grad(g, t); }
-static void run_keep_slope(Graph *g, Arena *t, Ctx *c) { (void)c; keep_slope(g, t); }
+
+static void run_keep_slope(Graph *g, Arena *t, Ctx *c)
+{
+        if (!c->o->recompute)                   /* which has the activation computed again, from its input */
+                keep_slope(g, t);
+}
+
 static void run_cache_kv(Graph *g, Arena *t, Ctx *c) { (void)c; cache_kv(g, t); }
 static void run_precision(Graph *g, Arena *t, Ctx *c) { (void)t; precision(g, c->o->dtype); }
 static void run_few_experts(Graph *g, Arena *t, Ctx *c) { (void)c; few_experts(g, t); }
@@ -52,8 +58,8 @@ static const Pass passes[] = {
         { "simplify",       ~0u,    0, run_simplify },
         { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
         { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
+        { "keep_slope",     STEP,   1, run_keep_slope },        /* before recompute: it counts readers */
         { "recompute",      STEP,   0, run_recompute },         /* precision types the clones */
-        { "keep_slope",     STEP,   1, run_keep_slope },        /* after recompute: it counts readers */
         { "precision",      ~0u,    0, run_precision },
         { "few_experts",    CACHED, 1, run_few_experts },       /* after precision: types are final */
         { "keep_parts",     ~0u,    1, run_keep_parts },

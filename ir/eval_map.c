@@ -82,6 +82,7 @@ static double scalar(Op op, double a, double b, double c, double k)
         case OP_SILU_GRAD:      return b * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
         case OP_GELU_GRAD:      return b * gelu_slope(a);
         case OP_GELU_TANH_GRAD: return b * gelu_tanh_slope(a);
+        case OP_SILU_SLOPE:     return sigmoid(a) * (1 + a * (1 - sigmoid(a)));
         case OP_GELU_SLOPE:     return gelu_slope(a);
         case OP_GELU_TANH_SLOPE: return gelu_tanh_slope(a);
         case OP_FILL:           return k;

@@ -58,10 +58,12 @@ TGC_INLINE float gelu_slope(float x)
 TGC_INLINE float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
 TGC_INLINE float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 
-TGC_INLINE float silu_grad(float x, float dy)
+TGC_INLINE float silu_slope(float x)
 {
         float s = sigmoid(x);
-        return dy * (s + x * s * (1.f - s));
+        return s + x * s * (1.f - s);
 }
+
+TGC_INLINE float silu_grad(float x, float dy) { return dy * silu_slope(x); }
 
 #endif

@@ -101,10 +101,13 @@ TGC_DEV float gelu_slope(float x)
 TGC_DEV float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
 TGC_DEV float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 
-TGC_DEV float silu_grad(float x, float dy)
+/* y = x s is SiLU itself, which is computed beside this as a rule. */
+TGC_DEV float silu_slope(float x)
 {
-        const float s = sigmoid(x);
-        return dy * fmaf(x, s - s * s, s);
+        const float s = sigmoid(x), y = x * s;
+        return fmaf(-y, s, s + y);
 }
+
+TGC_DEV float silu_grad(float x, float dy) { return dy * silu_slope(x); }
 
 #endif

@@ -84,6 +84,12 @@ static bool wants_many(Op op) { return op == OP_DROPOUT || op == OP_ROPE; }
 /* Are reads of this loop known before the functor's values are?  (TailReads in kernels/tgc.cuh) */
 static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->head; }
 
+/* Of two neighbours, 1, 2 or 4 values; 0: another number. */
+static int pair_width(const Dom *d)
+{
+        return d->num == d->den ? 2 : d->num * 2 == d->den ? 1 : d->num == d->den * 2 ? 4 : 0;
+}
+
 static void emit_stores(F *f, int depth, Ref r)
 {
         Index ix;
@@ -107,7 +113,9 @@ static void emit_stores(F *f, int depth, Ref r)
                 f->row_reads += units;
                 LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
                      name);
-        } else if (ix.vector && f->dom[d].num == f->dom[d].den && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
+        } else if (ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
+                if (f->stores < 2)
+                        f->width[f->stores] = pair_width(&f->dom[d]);
                 LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col, src);
                 return;
         } else if (ix.vector || ix.scalar) {
@@ -171,7 +179,9 @@ static void emit_early_load(F *f, int depth, const Load *l, const char *at)
                 int units = ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
                 f->reads += units;
                 f->row_reads += of_row(l) ? units : 0;
-                f->mixed |= of_row(l) && (l->half || d->num != d->den || dt_size[l->dt] != 2);
+                f->mixed |= of_row(l) && (d->num != d->den || dt_size[l->dt] != 2);
+                if (of_row(l))
+                        f->read = f->read ? -1 : l->half ? 4 : 2;
         }
         LINE(depth, "float %s[%s];", l->name, width);
         LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
@@ -436,7 +446,8 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                          name, out->maxv, out->minv);
                 const bool ahead = f->in.s || f->in_rows.s;
                 if (f->stores)
-                        text_add(&out->text, "        static constexpr int STORES = %d;\n", f->mixed ? 0 : f->stores);
+                        text_add(&out->text, "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = %d, READ = %d;\n",
+                                 f->mixed ? 0 : f->stores, f->width[0], f->width[1], f->read);
                 if (ahead)
                         early_reads(f);
                 text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "

@@ -40,7 +40,7 @@ static void tail_text(Build *b, bool cuda, DType dt, const char *what, const cha
         if (cuda)
                 text_add(&b->decl,
                          "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args "
-                         "&a;\n        static constexpr int STORES = %d;\n"
+                         "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
                          "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
                          "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
                          "                %s\n        }\n};\n\n",

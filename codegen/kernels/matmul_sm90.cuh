@@ -398,19 +398,25 @@ struct PanelTail {
         }
 };
 
-/* Puts two neighbours aside, in one word; asks only where eight would go. */
+/* Puts what two neighbours make aside, in a word or two; asks only where eight would go. */
 template <int N>
 struct PairOut {
-        unsigned (&words)[N];
-        template <int K, class T> __device__ __forceinline__ void put(T *, const float (&v)[2]) const
+        unsigned (&words)[N][2];
+        template <int K, int W, class T> __device__ __forceinline__ void put(T *, const float (&v)[W]) const
         {
-                words[K] = pack2<T>(v[0], v[1]);
+                words[K][0] = pack2<T>(v[0], v[W > 1]);
+                if (W == 4)
+                        words[K][1] = pack2<T>(v[W - 2], v[W - 1]);
         }
 };
-template <int N>
+template <int K0>
 struct PlaceOut {
-        void *(&places)[N];
-        template <int K, class T> __device__ __forceinline__ void put(T *p, const float (&)[8]) const { places[K] = p; }
+        void *&to;
+        template <int K, int W, class T> __device__ __forceinline__ void put(T *p, const float (&)[W]) const
+        {
+                if (K == K0)
+                        to = p;
+        }
 };
 
 /* MmaTail for tails with STORES, which are called for the two neighbours that a lane has of every 8 columns: 16 rows x
@@ -419,15 +425,27 @@ struct PlaceOut {
  * is traded between lanes, and nothing kept: of the sums' registers none is free before the last sum is read.
  *
  * A panel is 16 rows of 128 bytes, in each of which the results lie side by side, the first where the reads were; chunk
- * c of 16 bytes stands at c ^ (row % 8): no two lanes of an access meet in a bank. */
+ * c of 16 bytes stands at c ^ (row % 8): no two lanes of an access meet in a bank.  Of two sums a store has
+ *
+ *      2 values        as they lie in memory
+ *      1               two fragments in one: a word is the two values of columns 8 apart
+ *      4               a fragment in two chunks: the first has the first words of all lanes' two, the other the second
+ *
+ * and the lane that stores a chunk puts its words in order. */
 template <int ROWS, int BN, int SPARE, class Tail>
 struct PairTail {
-        typedef TailReads<Tail, 8> Lines;
+        static constexpr int STORES = TailStores<Tail>::N;
+        static __device__ __forceinline__ constexpr int width(int k) { return TailStores<Tail>::width(k); }
+        static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
+        static constexpr int FRAGMENTS = WORDS <= 16 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
+        /* Chunks of store k in a row of the panel, and the first of them. */
+        static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
+        static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
+        static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS; /* a lane's lines */
+
+        typedef TailReads<Tail, 16 / TailStores<Tail>::READ> Lines;
         typedef TailReads<Tail, 2> Pairs;
-        static constexpr int STORES = TailStores<Tail>::N, LINE = 8 / STORES, WIDE = 8 * LINE;  /* chunks of a line */
-        static constexpr int STEPS = ROWS * (BN / WIDE), EACH = LINE / 2, COUNT = EACH * STEPS; /* a lane's lines */
         static constexpr int AHEAD = !Lines::ROWS ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
-        static_assert(Lines::ROWS <= 1 && STORES <= 2, "one panel");
         Lines lines[AHEAD];
         Pairs pairs[4];                 /* of the columns at hand and the next */
         const Tail &tail;
@@ -445,27 +463,51 @@ struct PairTail {
         __device__ __forceinline__ int row_of(int s) const { return row0 + s % ROWS * 64; }
         __device__ __forceinline__ int col_of(int s) const { return col0 + s / ROWS * WIDE; }
 
-        /* Line p of a lane, of panel p / EACH, and where its chunk of result k lies in that. */
-        static __device__ __forceinline__ int line(int p)
+        /* Line p of a lane in a panel, of store k, and where that lies in C. */
+        static __device__ __forceinline__ int line(int p, int k)
         {
-                return LINE == 8 ? p % EACH * 4 + lane() / 8 : p % EACH * 8 + lane() / 4 % 2 * 4 + lane() / 8;
+                return chunks(k) == 8 ? p * 4 + lane() / 8
+                     : chunks(k) == 4 ? p * 8 + lane() / 4 % 2 * 4 + lane() / 8
+                                      : lane() / 16 * 8 + lane() % 8 / 2 * 2 + lane() / 8 % 2;
         }
-        __device__ __forceinline__ int row(int p) const { return row_of(p / EACH) + line(p); }
-        __device__ __forceinline__ int col(int p) const { return col_of(p / EACH) + lane() % LINE * 8; }
-        __device__ __forceinline__ uint4 *chunk(int p, int k) const
+        __device__ __forceinline__ int row(int s, int p, int k) const { return row_of(s) + line(p, k); }
+        __device__ __forceinline__ int col(int s, int k) const { return col_of(s) + lane() % chunks(k) * (16 / width(k)); }
+        __device__ __forceinline__ char *chunk(int r, int c) const { return panel + r * 128 + (c ^ r % 8) * 16; }
+        /* For ldmatrix and stmatrix: chunks c and c + 1, of each rows 0 to 7, then 8 to 15. */
+        __device__ __forceinline__ char *matrices(int c) const { return chunk(lane() % 16, c + lane() / 16); }
+
+        /* A lane's 16 bytes of memory to the panel, and back. */
+        __device__ __forceinline__ void put(int p, const uint4 &x) const
         {
-                return (uint4 *)(panel + line(p) * 128 + ((k * LINE + lane() % LINE) ^ line(p) % 8) * 16);
+                const int r = line(p, 0), c = lane() % chunks(0);
+                if (width(0) == 4) {
+                        *(uint2 *)(chunk(r, c & ~1) + c % 2 * 8) = make_uint2(x.x, x.z);
+                        *(uint2 *)(chunk(r, c | 1) + c % 2 * 8) = make_uint2(x.y, x.w);
+                } else {
+                        *(uint4 *)chunk(r, c) = x;
+                }
         }
-        /* For ldmatrix and stmatrix: fragments j and j + 1 of result k, of each rows 0 to 7, then 8 to 15. */
-        __device__ __forceinline__ char *fragments(int j, int k) const
+        template <int K>
+        __device__ __forceinline__ uint4 take(int p) const
         {
-                return panel + lane() % 16 * 128 + ((k * LINE + j + lane() / 16) ^ lane() % 8) * 16;
+                const int r = line(p, K), c = lane() % chunks(K);
+                if (width(K) == 4) {
+                        const uint2 a = *(const uint2 *)(chunk(r, first(K) + (c & ~1)) + c % 2 * 8),
+                                    b = *(const uint2 *)(chunk(r, first(K) + (c | 1)) + c % 2 * 8);
+                        return make_uint4(a.x, b.x, a.y, b.y);
+                }
+                const uint4 x = *(const uint4 *)chunk(r, first(K) + c);
+                if (width(K) == 2)
+                        return x;
+                return make_uint4(__byte_perm(x.x, x.y, 0x5410), __byte_perm(x.z, x.w, 0x5410),
+                                  __byte_perm(x.x, x.y, 0x7632), __byte_perm(x.z, x.w, 0x7632));
         }
 
         __device__ __forceinline__ void get_rows(int p)
         {
-                if (inside(row(p), col(p)))
-                        lines[p % AHEAD].get_rows(tail, row(p), col(p));
+                const int s = p / EACH, r = row(s, p % EACH, 0), c = col(s, 0);
+                if (inside(r, c))
+                        lines[p % AHEAD].get_rows(tail, r, c);
         }
         /* Of fragments j and j + 1 of panel s. */
         __device__ __forceinline__ void get_cols(int s, int j)
@@ -489,37 +531,81 @@ struct PairTail {
 #pragma unroll
                 for (int p = EACH * s; p < EACH * (s + 1); p++) {
                         hold_reads(lines[p % AHEAD]);
-                        *chunk(p, 0) = reinterpret_cast<const uint4 &>(lines[p % AHEAD]);
+                        put(p % EACH, reinterpret_cast<const uint4 &>(lines[p % AHEAD]));
                         if (p + AHEAD < COUNT)
                                 get_rows(p + AHEAD);
                 }
         }
+        /* Of fragments j and j + 1, rows 0 to 7 and 8 to 15 of each. */
+        __device__ __forceinline__ void read_pairs(unsigned (&read)[4][2], int j) const
+        {
+                constexpr bool WIDE_READ = TailStores<Tail>::READ == 4;
+#pragma unroll
+                for (int f = 0; f < 1 + WIDE_READ; f++) {
+                        unsigned x[4];
+                        ldmatrix_x4(x, matrices(WIDE_READ ? 2 * (j + f) : j));
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                                read[WIDE_READ ? 2 * f + i % 2 : i][WIDE_READ ? i / 2 : 0] = x[i];
+                }
+        }
+        template <int K>
+        __device__ __forceinline__ void write_pairs(const unsigned (&out)[4][STORES][2], int j) const
+        {
+                if (width(K) == 2) {
+                        stmatrix_x4(matrices(first(K) + j), { out[0][K][0], out[1][K][0], out[2][K][0], out[3][K][0] });
+                } else if (width(K) == 1) {
+                        stmatrix_x2(chunk(lane() % 16, first(K) + j / 2), { __byte_perm(out[0][K][0], out[2][K][0], 0x5410),
+                                                                           __byte_perm(out[1][K][0], out[3][K][0], 0x5410) });
+                } else {
+#pragma unroll
+                        for (int f = 0; f < 2; f++)
+                                stmatrix_x4(matrices(first(K) + 2 * (j + f)), { out[2 * f][K][0], out[2 * f + 1][K][0],
+                                                                                out[2 * f][K][1], out[2 * f + 1][K][1] });
+                }
+        }
         /* Results of pair h of fragment j of panel s; read: of its row. */
-        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, unsigned read,
-                                             unsigned (&out)[STORES])
+        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, const unsigned (&read)[2],
+                                             unsigned (&out)[STORES][2])
         {
                 const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
                 if (!inside(r, c))
                         return;
                 Pairs in = pairs[j % 4];
-                if (Lines::ROWS)
-                        reinterpret_cast<unsigned &>(in) = read;
+                if (Lines::ROWS) {
+                        reinterpret_cast<unsigned &>(in) = read[0];
+                        if constexpr (TailStores<Tail>::READ == 4)
+                                (&reinterpret_cast<unsigned &>(in))[1] = read[1];
+                }
                 in.call(tail, r, c, v, PairOut<STORES>{ out });
         }
+        /* Where store K of eight sums goes. */
+        template <int K>
+        __device__ __forceinline__ void *place(int r, int c) const
+        {
+                void *to = 0;
+                float none[8];
+                TailReads<Tail, 8> nothing;
+                nothing.call(tail, r, c, none, PlaceOut<K>{ to });
+                return to;
+        }
+        template <int K>
         __device__ __forceinline__ void store_lines(int s)
         {
 #pragma unroll
-                for (int p = EACH * s; p < EACH * (s + 1); p++) {
-                        void *places[STORES];
-                        float none[8];
-                        Lines nothing;
-                        if (!inside(row(p), col(p)))
+                for (int p = 0; p < chunks(K) / 2; p++) {
+                        const int r = row(s, p, K), c = col(s, K);
+                        if (!inside(r, c))
                                 continue;
-                        nothing.call(tail, row(p), col(p), none, PlaceOut<STORES>{ places });
-#pragma unroll
-                        for (int k = 0; k < STORES; k++)
-                                *(uint4 *)places[k] = *chunk(p, k);
+                        const uint4 x = take<K>(p);
+                        if (width(K) == 1) {            /* of eight sums 8 bytes, aligned to as many */
+                                *(uint2 *)place<K>(r, c) = make_uint2(x.x, x.y);
+                                if (inside(r, c + 8))
+                                        *(uint2 *)place<K>(r, c + 8) = make_uint2(x.z, x.w);
+                        } else {
+                                *(uint4 *)place<K>(r, c) = x;
+                        }
                 }
         }
         __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
@@ -532,23 +618,25 @@ struct PairTail {
                                 __syncwarp();
                         }
 #pragma unroll
-                        for (int j = 0; j < LINE; j += 2) {
-                                unsigned read[4] = {}, out[4][STORES] = {};
+                        for (int j = 0; j < FRAGMENTS; j += 2) {
+                                unsigned read[4][2] = {}, out[4][STORES][2] = {};
                                 if (Lines::ROWS)
-                                        ldmatrix_x4(read, fragments(j, 0));
-                                if (j + 2 < LINE || s + 1 < STEPS)
-                                        get_cols(s + (j + 2) / LINE, (j + 2) % LINE);
+                                        read_pairs(read, j);
+                                if (j + 2 < FRAGMENTS || s + 1 < STEPS)
+                                        get_cols(s + (j + 2) / FRAGMENTS, (j + 2) % FRAGMENTS);
 #pragma unroll
                                 for (int i = 0; i < 4; i++) {
-                                        const float (&v)[4] = acc[s % ROWS][s / ROWS * LINE + j + i / 2];
+                                        const float (&v)[4] = acc[s % ROWS][s / ROWS * FRAGMENTS + j + i / 2];
                                         call(v[i % 2 * 2], v[i % 2 * 2 + 1], s, j + i / 2, i % 2, read[i], out[i]);
                                 }
-#pragma unroll
-                                for (int k = 0; k < STORES; k++)
-                                        stmatrix_x4(fragments(j, k), { out[0][k], out[1][k], out[2][k], out[3][k] });
+                                write_pairs<0>(out, j);
+                                if constexpr (STORES > 1)
+                                        write_pairs<1>(out, j);
                         }
                         __syncwarp();
-                        store_lines(s);
+                        store_lines<0>(s);
+                        if constexpr (STORES > 1)
+                                store_lines<1>(s);
                         __syncwarp();
                 }
         }
@@ -560,8 +648,7 @@ enum { BY_TRADING, BY_PANEL, BY_PAIRS };
 template <class Tile, class Tail>
 TGC_DEV constexpr int end_of()
 {
-        constexpr int STORES = TailStores<Tail>::N;
-        if (Tail::MAXV == 8 && (STORES == 1 || STORES == 2) && TailReads<Tail, 8>::ROWS <= 1)
+        if (Tail::MAXV == 8 && TailStores<Tail>::pairs())
                 return BY_PAIRS;
         if (Tail::MAXV == 8 && Tile::SHARE == 1 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
                 return BY_PANEL;

@@ -235,6 +235,12 @@ TGC_DEV void stmatrix_x4(void *smem, const unsigned (&r)[4])
                      :: "r"(smem_addr(smem)), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
 
+TGC_DEV void stmatrix_x2(void *smem, const unsigned (&r)[2])
+{
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                     :: "r"(smem_addr(smem)), "r"(r[0]), "r"(r[1]) : "memory");
+}
+
 TGC_DEV void stmatrix_x4_trans(void *smem, const unsigned (&r)[4])
 {
         asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"

@@ -191,12 +191,13 @@ struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
         }
 };
 
-/* And some say where their results go instead of storing them: each of their STORES is one of V 16-bit values,
+/* And some say where their results go instead of storing them: each of their STORES is one of 16-bit values, of two
+ * neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of each),
  *
  *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
  *
- * and what they read of rows, the first of In, is V 16-bit values as well.  (0: some of it is not so.)  Straight
- * stores. */
+ * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two neighbours (0: nothing, -1:
+ * several arrays).  STORES 0: some of it is not so.  Straight stores. */
 struct Straight {
         template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
         {
@@ -205,9 +206,22 @@ struct Straight {
 };
 
 template <int> struct Number { typedef void T; };
-template <class Tail, class = void> struct TailStores { static constexpr int N = 0; };
+template <class Tail, class = void>
+struct TailStores {
+        static constexpr int N = 0, READ = 2;
+        static __device__ __forceinline__ constexpr int width(int) { return 2; }
+        static __device__ __forceinline__ constexpr bool pairs() { return false; }
+};
 template <class Tail>
-struct TailStores<Tail, typename Number<Tail::STORES>::T> { static constexpr int N = Tail::STORES; };
+struct TailStores<Tail, typename Number<Tail::STORES>::T> {
+        static constexpr int N = Tail::STORES, READ = Tail::READ ? Tail::READ : 2;
+        static __device__ __forceinline__ constexpr int width(int k) { return k ? Tail::WIDTH1 : Tail::WIDTH0; }
+        /* Do pairs of neighbours fill whole chunks of 16 bytes, in 16 rows of at most 128? */
+        static __device__ __forceinline__ constexpr bool pairs()
+        {
+                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) && (!Tail::READ || Tail::READ == width(0)) && Tail::READ >= 0;
+        }
+};
 
 /* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
 TGC_DEV float warp_sum(float x)

@@ -47,11 +47,16 @@ __global__ void fill_normal(T *p, long n, unsigned seed)
 
 struct Problem { int TA, TB, M, N, K; };
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares); add: a matrix that the tail added, and its first row to each
- * row, or null; other: where the tail put -c, or null.
+/* ADDED, TWICE and SPREAD: ws is what is added, behind it the second result.  WIDE: tails that are called for eight.
+ * HALVES: a second result of every other column, ws.  SPREAD: (M,2N), of each sum that plus one value, and minus another. */
+enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, HALVES, SPREAD, SPLIT, SUMMED, SUMMED_SPLIT };
+static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }
+
+/* A warp per place of C: |c - sum| / sqrt(sum of squares); inf where a second result is not what it should be.
+ * ADDED: ws is a matrix that the tail added, and its first row to each row.
  * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order.  err: one per place. */
 template <class T>
-__global__ void check_places(const T *a, const T *b, const T *c, const T *add, const T *other, Problem p, long places,
+__global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mode mode, Problem p, long places,
                              unsigned seed, float *err)
 {
         const long i = blockIdx.x * 8L + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -74,18 +79,28 @@ __global__ void check_places(const T *a, const T *b, const T *c, const T *add, c
                 s += __shfl_xor_sync(~0u, s, d);
                 q += __shfl_xor_sync(~0u, q, d);
         }
-        if (add)
-                s += (double)to_float(add[m * p.N + n]) + (double)to_float(add[n]);
-        if (lane == 0 && other && to_float(other[m * p.N + n]) != -to_float(c[m * p.N + n]))
-                err[i] = INFINITY;
-        else if (lane == 0)
-                err[i] = (float)(fabs((double)to_float(c[m * p.N + n]) - s) / sqrt(q + 1e-30));
+        const long at = m * p.N + n, all = (long)p.M * p.N;
+        double got = to_float(c[at]);
+        bool same = true;
+        if (adds(mode))
+                s += (double)to_float(ws[at]) + (double)to_float(ws[n]);
+        if (mode == TWICE)
+                same = to_float(ws[all + at]) == -to_float(c[at]);
+        if (mode == HALVES)
+                same = to_float(ws[at / 2]) == to_float(c[at & ~1L]);
+        if (mode == SPREAD) {
+                got = to_float(ws[2 * (all + at)]);
+                s += (double)to_float(ws[2 * at]);
+                same = to_float(ws[2 * (all + at) + 1]) == -to_float(ws[2 * at + 1]);
+        }
+        if (lane == 0)
+                err[i] = same ? (float)(fabs(got - s) / sqrt(q + 1e-30)) : INFINITY;
 }
 
 /* STORES_ 0: a tail that cannot be called for pairs. */
 template <class T, int STORES_>
 struct Store {
-        static constexpr int MAXV = 8, MINV = 1, STORES = STORES_;
+        static constexpr int MAXV = 8, MINV = 1, STORES = STORES_, WIDTH0 = 2, WIDTH1 = 0, READ = 0;
         T *c;
         int N;
         template <int V, class Out = Straight>
@@ -98,7 +113,8 @@ struct Store {
 /* A tail that reads ahead, as generated ones do: a residual and something like a bias.  STORES_ 2: stores twice. */
 template <class T, int STORES_>
 struct AddStore {
-        static constexpr int MAXV = 8, MINV = 1, READS = 2, ROW_READS = 1, STORES = STORES_;
+        static constexpr int MAXV = 8, MINV = 1, READS = 2, ROW_READS = 1;
+        static constexpr int STORES = STORES_, WIDTH0 = 2, WIDTH1 = 2, READ = 2;
         T *c, *other;
         const T *add;
         int N;
@@ -126,11 +142,54 @@ struct AddStore {
         }
 };
 
-/* ---- kernels --------------------------------------------------------------------- */
+/* As a gated activation's forward product: the first of each pair once more. */
+template <class T>
+struct Halves {
+        static constexpr int MAXV = 8, MINV = 2, STORES = 2, WIDTH0 = 2, WIDTH1 = 1, READ = 0;
+        T *c, *half;
+        int N;
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const Out &out = Out()) const
+        {
+                float h[V / 2];
+#pragma unroll
+                for (int i = 0; i < V / 2; i++)
+                        h[i] = v[2 * i];
+                out.template put<0>(c + (long)row * N + col, v);
+                out.template put<1>(half + (long)row * (N / 2) + col / 2, h);
+        }
+};
 
-/* ADDED and TWICE: ws is the residual, behind it the second result.  WIDE: tails that are called for eight. */
-enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, SPLIT, SUMMED, SUMMED_SPLIT };
-static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }
+/* As its backward product: two values are read for each sum, and two stored. */
+template <class T>
+struct Spread {
+        static constexpr int MAXV = 8, MINV = 1, READS = 2, ROW_READS = 2, STORES = 1, WIDTH0 = 4, WIDTH1 = 0, READ = 4;
+        T *to;
+        const T *from;
+        int N;
+        template <int V> struct In { Raw<2 * V, T> pairs; };
+        template <int V> __device__ __forceinline__ void get_rows(int row, int col, In<V> &in) const
+        {
+                in.pairs.get(from + ((long)row * N + col) * 2);
+        }
+        template <int V> __device__ __forceinline__ void get_cols(int, In<V> &) const {}
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in,
+                                                   const Out &out = Out()) const
+        {
+                float a[V], b[V], o[2 * V];
+                in.pairs.template floats<0, 2>(a);
+                in.pairs.template floats<1, 2>(b);
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                        o[2 * i] = v[i] + a[i];
+                        o[2 * i + 1] = -b[i];
+                }
+                out.template put<0>(to + ((long)row * N + col) * 2, o);
+        }
+};
+
+/* ---- kernels --------------------------------------------------------------------- */
 
 /* a, b: maps.  n: tiles or splits.  sums: parts of A's row sums. */
 struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
@@ -147,6 +206,12 @@ TGC_DEV void one(const Args &g)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail);
         else if constexpr (adds(MODE))
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, added);
+        else if constexpr (MODE == HALVES)
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem,
+                                                       Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
+        else if constexpr (MODE == SPREAD)
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem,
+                                                       Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail,
                                                        RowSums{ g.sums });
@@ -278,8 +343,8 @@ static void data_poison(const Data &d, Problem p, Mode mode)
         CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * 2));
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * 2, 0x5a, GUARD));
         CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
-        if (adds(mode))
-                fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N, 5);
+        if (adds(mode) || mode == SPREAD)
+                fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N * (mode == SPREAD ? 2 : 1), 5);
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
         CUDA(cudaMemset(d.sums, 0xff, sums_most(p) * sizeof(float)));
 }
@@ -301,9 +366,7 @@ static double data_check(const Data &d, Problem p, Mode mode, long places, unsig
         float *host = (float *)malloc(places * sizeof(float));
         double worst = 0;
         check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c,
-                                                          adds(mode) ? (const T *)d.ws : 0,
-                                                          mode == TWICE ? (const T *)d.ws + (long)p.M * p.N : 0, p,
-                                                          places, seed, d.err);
+                                                          (const T *)d.ws, mode, p, places, seed, d.err);
         CUDA(cudaMemcpy(host, d.err, places * sizeof(float), cudaMemcpyDeviceToHost));
         *at = -1;
         for (long i = 0; i < places; i++)
@@ -420,6 +483,12 @@ static const Test tests[] = {
         ALL_TILES(bf16, 0, 0, ADDED, 768, 1536, 512, 3)         /* whole tiles */
         ALL_TILES(bf16, 0, 1, TWICE, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 0, TWICE, 768, 1536, 512, 3)
+        ALL_TILES(bf16, 0, 1, HALVES, 1000, 1032, 520, 3)
+        ALL_TILES(bf16, 0, 0, SPREAD, 1000, 1032, 520, 3)
+        TEST(bf16, S128x128p, 0, 1, HALVES, 768, 1536, 512, 4)
+        TEST(f16, S128x192p, 0, 1, HALVES, 1000, 1032, 520, 4)
+        TEST(bf16, S128x128p, 0, 0, SPREAD, 768, 1536, 512, 4)
+        TEST(f16, S128x192p, 0, 0, SPREAD, 1000, 1032, 520, 4)
         ALL_TILES(bf16, 0, 1, WIDE, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 1, WIDE_ADDED, 1000, 1032, 520, 3)
         TEST(bf16, S128x256, 0, 0, PERSISTENT, 1000, 1032, 520, 3)
@@ -453,8 +522,8 @@ enum { N_TESTS = sizeof tests / sizeof *tests };
 /* Of ws. */
 static size_t ws_bytes(Mode mode, Problem p, int n)
 {
-        if (adds(mode))
-                return (size_t)p.M * p.N * 4;
+        if (adds(mode) || mode == HALVES || mode == SPREAD)
+                return (size_t)p.M * p.N * (mode == SPREAD ? 8 : 4);
         if (mode == SPLIT || mode == SUMMED_SPLIT)
                 return (size_t)p.M * p.N * n * 4;
         return 16;

@@ -192,10 +192,10 @@ static int remember(Check *c, Err *e)
         return code;
 }
 
-/* AdamW's first step, from the device's own gradients; the error is in learning rates. */
+/* AdamW's first step and the norm, from the device's own gradients; the step's error is in learning rates. */
 static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
-        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0;
+        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
         int code = TGC_OK;
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 const Param *p = &c->m->param[i];
@@ -206,13 +206,16 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                         continue;
                 for (uint64_t k = 0; k < p->count; k++) {
                         double d = scale * g[k], keep = p->offset + k < c->m->n_decay ? 1 - in->lr * in->weight_decay : 1;
+                        squares += (double)g[k] * g[k];
                         double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps), err = fabs(c->f[k] - want) / in->lr;
                         if (!(err <= worst))
                                 worst = err;
                 }
         }
-        if (!code)
+        if (!code) {
+                result(c, "update", "gradient norm", fabs(norm / sqrt(squares) - 1), 1e-5);
                 result(c, "update", "parameters", worst, 1e-3);
+        }
         return code;
 }
 

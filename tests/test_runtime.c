@@ -941,13 +941,18 @@ TEST(nvrtc_compiles_for_other_machines)
         free(twice);
         CHECK(cuda_compile_plan(&p, "sm_12", 0, &pack, &size, &e) == TGC_USAGE);
         CHECK(cuda_compile_plan(&p, "hopper", 0, &pack, &size, &e) == TGC_USAGE);
-        static const char bad[] = "//@ unit infer\n__global__ void k() { int x = ; }\n";
-        CHECK(!plan_add(&p, "source.cuda", bad, strlen(bad), &e));
-        CHECK(cuda_compile_plan(&p, "sm_80", 0, &pack, &size, &e) == TGC_NO_DEVICE);
-        CHECK_MSG(strstr(e.msg, "infer.cu(1)") && strstr(e.msg, "kept in"), "%s", e.msg);
-        char path[300];
-        if (sscanf(strstr(e.msg, "kept in "), "kept in %299[^)]", path) == 1)
-                unlink(path);
+        /* alone, and beside others, which children compile */
+#define BAD "//@ unit infer\n__global__ void k() { int x = ; }\n"
+        static const char *const bad[] = { BAD, "//@ unit first\n__global__ void k1() {}\n" BAD "//@ unit last\n__global__ void k2() {}\n" };
+#undef BAD
+        for (int i = 0; i < 2; i++) {
+                CHECK(!plan_add(&p, "source.cuda", bad[i], strlen(bad[i]), &e));
+                CHECK(cuda_compile_plan(&p, "sm_80", i, &pack, &size, &e) == TGC_NO_DEVICE);
+                CHECK_MSG(strstr(e.msg, "infer.cu(1)") && strstr(e.msg, "kept in"), "%s", e.msg);
+                char path[300];
+                if (sscanf(strstr(e.msg, "kept in "), "kept in %299[^)]", path) == 1)
+                        unlink(path);
+        }
         plan_close(&p);
 }
 

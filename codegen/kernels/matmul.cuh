@@ -328,6 +328,7 @@ struct MmaTail {
         static constexpr int MOST = WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
         typedef TailCalls<ROWS, WN, APART, V> Calls;
         typedef TailReads<Tail, V> Reads;
+        static constexpr bool READS_AHEAD = Reads::ROWS > 0;
         static constexpr int COUNT = Calls::COUNT, FIT = Reads::ROWS ? SPARE * 8 / (Reads::ROWS * V) : 2;
         static constexpr int AHEAD = FIT < 2 ? 2 : FIT > COUNT ? COUNT : FIT;
         Reads reads[AHEAD];

@@ -57,13 +57,13 @@ TGC_INLINE Vec vec_sums(Vec *s)
 #endif
 }
 
-/* s[i*R + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k; `part` of it only
+/* s[i*R + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
  * where K < TGC_VEC. */
-TGC_INLINE void matvec_step(int m, int R, int part, int ty, const void *w, const long *row, long k,
+TGC_INLINE void matvec_step(int m, int R, int n, int part, int ty, const void *w, const long *row, long k,
                             const float *x, long ldx, Vec *s)
 {
 #pragma GCC unroll 16
-        for (int r = 0; r < R; r++) {
+        for (int r = 0; r < n; r++) {
                 Vec v = part ? vec_load_part(ty, w, row[r] + k, part) : vec_load_ty(ty, w, row[r] + k);
 #pragma GCC unroll 16
                 for (int i = 0; i < m; i++)
@@ -78,6 +78,7 @@ TGC_INLINE void matvec_step(int m, int R, int part, int ty, const void *w, const
 TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy)
 {
+        enum { AT_ONCE = 4 };
         long part = K % TGC_VEC, whole = K - part;
         for (long j = 0; j < N; j += R) {
                 Vec s[TGC_VEC];
@@ -88,12 +89,17 @@ TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long l
 #pragma GCC unroll 16
                 for (int i = 0; i < TGC_VEC; i++)
                         s[i] = vec_all(0.f);
-                for (long k = 0; k < whole; k += TGC_VEC)
-                        matvec_step(m, R, 0, ty, w, row, k, x + k, ldx, s);
-                if (part && whole)
-                        matvec_step(m, R, 0, ty, w, row, K - TGC_VEC, x + K, ldx, s);
-                else if (part)
-                        matvec_step(m, R, (int)part, ty, w, row, 0, x + K, ldx, s);
+                /* a few rows at a time: sixteen streams are more than the caches look ahead in */
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r += AT_ONCE) {
+                        const int n = R - r < AT_ONCE ? R - r : AT_ONCE;
+                        for (long k = 0; k < whole; k += TGC_VEC)
+                                matvec_step(m, R, n, 0, ty, w, row + r, k, x + k, ldx, s + r);
+                        if (part && whole)
+                                matvec_step(m, R, n, 0, ty, w, row + r, K - TGC_VEC, x + K, ldx, s + r);
+                        else if (part)
+                                matvec_step(m, R, n, (int)part, ty, w, row + r, 0, x + K, ldx, s + r);
+                }
                 float out[TGC_VEC];
                 vec_store(out, vec_sums(s));
                 for (int i = 0; i < m; i++)

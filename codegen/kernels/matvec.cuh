@@ -250,7 +250,7 @@ struct Standardised {
 
 /* ALIGN bytes of W, and the floats in them. */
 template <class T, int ALIGN>
-struct Piece {
+struct Bytes {
         static constexpr int UNIT = ALIGN / (int)sizeof(T);
         typename Chunk<ALIGN>::T c;
 
@@ -298,7 +298,7 @@ struct PlainRows {
 
 /* One batch of W: FLIGHT steps of ROWS columns; k is this lane's first element. */
 template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN, class Rows>
-TGC_DEV void batch_get(Piece<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
+TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
 {
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++)
@@ -329,7 +329,7 @@ TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *s
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
 
-        Piece<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
+        Bytes<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
         batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(now, row, own);
         pdl_wait();
 
@@ -486,7 +486,7 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
         }
 
         for (int k0 = 0; k0 < K; k0 += KC) {
-                Piece<T, ALIGN> p[FLIGHT];
+                Bytes<T, ALIGN> p[FLIGHT];
                 const int end = K - k0 < KC ? K - k0 : KC;
                 int k = along;
 #pragma unroll

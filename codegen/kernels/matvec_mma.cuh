@@ -176,7 +176,7 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
 
 /* This lane's words of W: of TILES times 8 rows from col0 on, those beyond N as the last. */
 template <class T, class S, int N, int K, int TILES>
-TGC_DEV void mma_columns_get(Piece<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0, int step)
+TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0, int step)
 {
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
@@ -194,7 +194,7 @@ TGC_DEV void mma_columns_get(Piece<T, 16> (&p)[S::PER][TILES], const T *w, long 
 /* The chunks that x holds, of which chunk `first` is the first. */
 template <class T, class S, int TILES>
 TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const MmaRows<S> &x,
-                          const Piece<T, 16> (&p)[S::PER][TILES], int first)
+                          const Bytes<T, 16> (&p)[S::PER][TILES], int first)
 {
 #pragma unroll
         for (int f = 0; f < S::KEPT; f++)
@@ -239,7 +239,7 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
         int col0 = tile * ROUNDS * S::COLS;
         float *sums = (float *)smem;
 
-        Piece<T, 16> now[S::PER][TILES], next[S::PER][TILES];
+        Bytes<T, 16> now[S::PER][TILES], next[S::PER][TILES];
         MmaRows<S> x;
         mma_columns_get<T, S, N, K, TILES>(now, w, ldw, col0, 0);
         pdl_wait();

@@ -91,7 +91,7 @@ TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const
         int col = (tile * WARPS + (int)(threadIdx.x >> 5)) * ROWS + lane / LANES;
         const T *row = w + (col < N ? col : N - 1) * ldw + own;
         const int from = lane / LANES;          /* its row of its warp's, which all go on or none */
-        Piece<T, ALIGN> p[PER];
+        Bytes<T, ALIGN> p[PER];
 #pragma unroll
         for (int f = 0; f < PER; f++)
                 p[f].get(row + f * STEP);

@@ -96,7 +96,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
         float *each = (float *)smem, *partial = each + 2 * WARPS;
 
         const PlainRows<T, ROWS> row(w, ldw, col0, N);
-        Piece<T, ALIGN> p[PER][ROWS];
+        Bytes<T, ALIGN> p[PER][ROWS];
         batch_get<PER, ROWS, STEP, K, WHOLE>(p, row, own);
         pdl_wait();
         start();

@@ -1,0 +1,170 @@
+/* test_targets.c: NVRTC takes every kernel of every model for every architecture of interest.  Needs a CUDA toolkit, no
+ * GPU.
+ *
+ * Each by itself and optimised, 4000 units take 20 minutes of one core; like this they take three.  Units that define
+ * the same macros are compiled together, which parses the headers once, and quickly (--Ofast-compile).  For sm_80 and
+ * sm_90a they are assembled too; for the others they become PTX, by that architecture's rules, of which the assembler
+ * takes for a later one what it takes for an earlier one (and test_ptx.c has it try sm_120).  FULL=1 of test_check.sh
+ * leaves nothing out. */
+#include <glob.h>
+#include <stdlib.h>
+#include "cli/cli.h"
+#include "runtime/cuda_api.h"
+#include "runtime/parallel.h"
+#include "runtime/dev_impl.h"
+#include "test.h"
+
+enum { MOST = 64, TOGETHER = 8 };
+
+typedef struct Source { const char *model; char *text; const Pack *headers; } Source;     /* of several units */
+
+static Source source[16 * MOST];
+static int n_sources, n_models;
+static char error[4096];
+static Nvrtc nvrtc;
+static char include[700];
+static bool quick;
+
+/* The macros that a unit defines before its headers: what it has in common with those it may stand beside. */
+static size_t macros(const char *text)
+{
+        const char *first = strstr(text, "#define "), *headers = strstr(text, "#include ");
+        return first && first < headers ? (size_t)(headers - first) : 0;
+}
+
+static bool same_macros(const char *a, const char *b)
+{
+        const size_t n = macros(a);
+        return n == macros(b) && !memcmp(strstr(a, "#include ") - n, strstr(b, "#include ") - n, n);
+}
+
+static void put_together(const char *model, const Pack *units, const Pack *headers)
+{
+        char *done = calloc((size_t)units->n, 1);
+        size_t all = 1;
+        for (int i = 0; i < units->n; i++)
+                all += units->file[i].size + 200;
+        for (int i = 0; i < units->n; i++) {
+                char *text = done[i] ? NULL : malloc(all), *end = text;
+                for (int k = i, n = 0; text && k < units->n && n < TOGETHER; k++) {
+                        const PackFile *u = &units->file[k];
+                        if (done[k] || !same_macros(units->file[i].data, u->data))
+                                continue;
+                        end += sprintf(end, "#line 1 \"%s.cu\"\n%s", u->name, u->data);
+                        done[k] = 1;
+                        n++;
+                }
+                if (text)
+                        source[n_sources++] = (Source){ model, text, headers };
+        }
+        free(done);
+}
+
+static int longer(const void *a, const void *b)
+{
+        const size_t x = strlen(((const Source *)a)->text), y = strlen(((const Source *)b)->text);
+        return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Training and inference at a size that has the second form of products and attention, sm_90a's. */
+static void write_kernels(const char *path)
+{
+        static const char *define[] = { "n_layer=1", "vocab=4099" };
+        static Pack units[MOST], headers[MOST];
+        BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 2,
+                           .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 8, .ctx = 1024, .block = 1024,
+                           .cuda = true };
+        Pack *u = &units[n_models], *h = &headers[n_models++];
+        Plan p = { 0 };
+        Err e;
+        CHECK_MSG(n_models < MOST && !build_plan(&p, &o, &e) && !plan_add_headers(&p, &e)
+                  && !plan_source(&p, "cuda", u, h, &e), "%s: %s", path, e.msg);
+        bool second = false;
+        for (int i = 0; i < u->n; i++)
+                second |= strstr(u->file[i].data, "matmul_tma") != NULL;
+        CHECK_MSG(second, "%s: nothing is for sm_90a alone", path);
+        put_together(path, u, h);
+        plan_close(&p);
+}
+
+/* 0, or what NVRTC says. */
+static int compile(const char *arch, const char *text, const Pack *h, char *said, size_t cap)
+{
+        const char *option[8], *header_text[MOST], *header_name[MOST];
+        char gpu[64], *log;
+        NvrtcProgram prog = NULL;
+        size_t size = 0;
+        int n = 0;
+        snprintf(gpu, sizeof gpu, "--gpu-architecture=%s", arch);
+        option[n++] = gpu;
+        option[n++] = include;
+        option[n++] = "-std=c++17";
+        option[n++] = "-default-device";
+        option[n++] = "-w";
+        if (quick)
+                option[n++] = "--Ofast-compile=max";
+        if (!strcmp(arch, "sm_90a"))
+                option[n++] = "-DTGC_SM90A=1";
+        for (int i = 0; h && i < h->n; i++) {
+                header_text[i] = h->file[i].data;
+                header_name[i] = h->file[i].name;
+        }
+        int r = nvrtc.nvrtcCreateProgram(&prog, text, "unit.cu", h ? h->n : 0, header_text, header_name);
+        if (!r && (r = nvrtc.nvrtcCompileProgram(prog, n, option)) && !nvrtc.nvrtcGetProgramLogSize(prog, &size)
+            && (log = calloc(1, size + 1))) {
+                nvrtc.nvrtcGetProgramLog(prog, log);
+                snprintf(said, cap, "%s", log);
+                free(log);
+        }
+        nvrtc.nvrtcDestroyProgram(&prog);
+        return r;
+}
+
+static void set_up(void)
+{
+        static glob_t models;                   /* their names stay */
+        char said[256];
+        Err e;
+        if (n_sources)
+                return;
+        if (nvrtc_open(&nvrtc, 0, &e) || !*nvrtc.include)
+                SKIP("no NVRTC, or no CUDA headers (CUDA_HOME)");
+        snprintf(include, sizeof include, "-I%s", nvrtc.include);
+        quick = true;
+        quick = !compile("sm_80", "__global__ void k() {}\n", NULL, said, sizeof said);
+        CHECK(!glob("models/*.lua", 0, NULL, &models));
+        for (size_t i = 0; i < models.gl_pathc; i++)
+                if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua"))
+                        write_kernels(models.gl_pathv[i]);
+        qsort(source, (size_t)n_sources, sizeof *source, longer);
+}
+
+static void compile_one(void *arch, int i)
+{
+        char said[2000] = "";
+        if (compile(arch, source[i].text, source[i].headers, said, sizeof said))
+                snprintf(error, sizeof error, "%s for %s: %s", source[i].model, (char *)arch, said);
+}
+
+static void takes(char *arch)
+{
+        int sm = atoi(strchr(arch, '_') + 1), n = 0, known[128], knows = 0;
+        set_up();
+        CHECK(!nvrtc.nvrtcGetNumSupportedArchs(&n) && n <= 128 && !nvrtc.nvrtcGetSupportedArchs(known));
+        while (n-- > 0)
+                knows |= known[n] == sm;
+        if (!knows)
+                SKIP("this NVRTC does not know the architecture");
+        *error = 0;
+        parallel_for(n_sources, MOST, compile_one, arch);
+        CHECK_MSG(!*error, "%s", error);
+}
+
+TEST(sm_80)  { takes("sm_80"); }
+TEST(sm_86)  { takes("compute_86"); }
+TEST(sm_89)  { takes("compute_89"); }
+TEST(sm_90a) { takes("sm_90a"); }
+TEST(sm_100) { takes("compute_100"); }
+TEST(sm_120) { takes("compute_120"); }
+
+TEST_MAIN

@@ -35,15 +35,14 @@
 #include "attention_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* Ring::wait_full.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
+/* ring_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
  * once ("wgmma.mma_async instructions are serialized", C7514). */
-template <class Tile>
-TGC_DEV void att_wait90(const Ring<Tile> &ring)
+TGC_DEV void att_wait90(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
-        ring.wait_full();
+        ring_wait(bar, parity);
 #else
-        for (int tries = 0; !mbarrier_try_wait(ring.full(ring.stage), ring.round); tries++)
+        for (int tries = 0; !mbarrier_try_wait(bar, parity); tries++)
                 if (tries == 1 << 30)
                         __trap();
 #endif
@@ -201,7 +200,7 @@ struct AttPlace90 {
         }
         __device__ __forceinline__ void enter()
         {
-                att_wait90(ring);
+                att_wait90(ring.full(ring.stage), ring.round);
                 here = ring.stage;
                 ring.next();
         }
@@ -221,7 +220,7 @@ struct AttPlace90 {
         __device__ __forceinline__ void skip(int n)
         {
                 for (; n > 0; n--) {
-                        att_wait90(ring);
+                        att_wait90(ring.full(ring.stage), ring.round);
                         arrive(ring.empty(ring.stage));
                         ring.next();
                 }
@@ -376,6 +375,7 @@ struct AttDkv90 {
                         }
                         this->enter();
                 }
+                __device__ __forceinline__ void put(const unsigned (&)[4][4]) {}        /* dS: nobody else wants it */
         };
 
         /* Probabilities from products; FULL: all pairs attend.  Accumulators are read and not written here and below: a
@@ -397,9 +397,9 @@ struct AttDkv90 {
                 }
         }
 
-        /* own_empty: where the last step says that the own rows are not needed any more. */
-        template <bool NEXT>
-        static __device__ __forceinline__ void one_step(State &s, float (&x)[32], float (&y)[32], float (&dk)[D / 2],
+        /* own_empty: where the last step says that the own rows are not needed any more.  S: State, or as it. */
+        template <bool NEXT, class S>
+        static __device__ __forceinline__ void one_step(S &s, float (&x)[32], float (&y)[32], float (&dk)[D / 2],
                                                         float (&dv)[D / 2], Mbar *own_empty)
         {
                 const int lane = threadIdx.x & 31, t0 = s.m * 64, here = s.here;
@@ -447,6 +447,7 @@ struct AttDkv90 {
                         wgmma_commit();
                         att_move90(y, to_y);
                 }
+                s.put(ds);
         }
 
         __device__ __forceinline__ void multiply(char *smem) const

@@ -3,8 +3,8 @@
  * Forward is one launch; with few queries against a long cache it is split over
  * the cache and a second launch merges the parts.  Backward is three: delta =
  * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
- * makes delta as well, of few blocks dk and dv too, and the other launches are left out.  Short
- * float32 problems have their own kernels, where backward is one launch. */
+ * makes delta as well, of few blocks and of many heads dk and dv too, and the other launches are
+ * left out.  Short float32 problems have their own kernels, where backward is one launch. */
 #include "codegen.h"
 #include <string.h>
 
@@ -394,7 +394,8 @@ static void backward(Emit *e, const Group *gr)
         Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
         const char *w = arg_work(e, &b.args, work, "float", "delta");
         b.bytes = att_bytes(&t, 2, 0);
-        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor), both = sm90 && att90_grad_both(e, gr->anchor);
+        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
+        GradKind kind = sm90 ? att90_grad_kind(e, gr->anchor) : GRAD_Q;
         if (sm90) {
                 b.on90 = (On90){ .threads = 128, .grid = "0" };
                 text_add(&b.body, "#ifndef TGC_SM90A\n");
@@ -427,7 +428,7 @@ static void backward(Emit *e, const Group *gr)
                         build_functor(&b, &gr->tail[2], "tail_v");
                         build_line(&b, "\1_tail_k tail_k = { a };");
                         build_line(&b, "\1_tail_v tail_v = { a };");
-                        if (both) {
+                        if (kind != GRAD_Q) {
                                 b.on90 = (On90){ .threads = b.threads, .grid = "0" };
                                 text_add(&b.body, "#ifndef TGC_SM90A\n");
                         } else if (sm90) {
@@ -445,18 +446,21 @@ static void backward(Emit *e, const Group *gr)
                         build_line(&b, "\1_tail tail = { a };");
                         if (sm90)
                                 o = operand(e, &b, t.n->in[3]);
-                        if (both) {
+                        if (kind != GRAD_Q) {
                                 build_functor(&b, &gr->tail[1], "tail_k");
                                 build_functor(&b, &gr->tail[2], "tail_v");
                                 build_line(&b, "\1_tail_k tail_k = { a };");
                                 build_line(&b, "\1_tail_v tail_v = { a };");
+                        }
+                        if (kind == GRAD_BOTH)
                                 sums = arena_fmt(e->tmp, "{ %s, { %s, %s, %s }, %s, { %s, %s, %s } }, %s", o.arg,
                                                  o.b, o.t, o.h, d.arg, d.b, d.t, d.h, sums);
-                                att90_grad(&b, gr->anchor, GRAD_BOTH, sums);
-                        } else if (sm90) {
+                        else if (kind == GRAD_ONCE)
+                                sums = lse;
+                        else if (sm90)
                                 sums = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s", o.arg, o.b, o.t, o.h, sums);
-                                att90_grad(&b, gr->anchor, GRAD_Q, sums);
-                        }
+                        if (sm90)
+                                att90_grad(&b, gr->anchor, kind, sums);
                         build_line(&b,
                                    "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
                                    "tail);",

@@ -8,8 +8,9 @@
 #include <string.h>
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
- * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor. */
-enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512 };
+ * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T:
+ * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2. */
+enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024 };
 
 typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
 
@@ -23,8 +24,19 @@ typedef struct Grad90Row { const char *kind; int D, stages, owns; const char *ke
 
 static const Grad90Row grad_rows[] = {
 #define ATT_GRAD90(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
+#define ATT_ONCE90(...)
 #include "attention_grad_tiles_sm90.def"
 #undef ATT_GRAD90
+#undef ATT_ONCE90
+};
+
+static const struct { int D, stages, parts; const char *keep_k, *keep_v; int many, some, team, smem; } once = {
+#define ATT_GRAD90(...)
+#define ATT_ONCE90(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
+        D, stages, parts, #keep_k, #keep_v, many, some, team, smem
+#include "attention_grad_tiles_sm90.def"
+#undef ATT_GRAD90
+#undef ATT_ONCE90
 };
 
 /* r (B,T,heads,D) as a map; head h's columns begin at *col + h * *head.  false: it does not lie so, or B or T
@@ -113,12 +125,52 @@ bool att90_grad_fits(Emit *e, Ref r)
 }
 
 /* Jobs of either kind for half the multiprocessors or more, but not for all; the sums of a few hundred queries. */
-bool att90_grad_both(Emit *e, Ref r)
+static bool grad_both(Emit *e, const Node *n)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        return grad_blocks(e, n, n->in[0]) < SMS && dim_most(e, q->dim[1]) <= MOST_BOTH_T;
+}
+
+static int64_t once_blocks(Emit *e, const Node *n)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        int64_t blocks = dim_most(e, q->dim[0]) * q->dim[2].n * once.team;
+        return blocks < SMS ? blocks : SMS;
+}
+
+/* Heads for nine tenths of all teams or more, until the last one is done. */
+static bool grad_once(Emit *e, const Node *n)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        int64_t heads = dim_most(e, q->dim[0]) * q->dim[2].n, T = dim_most(e, q->dim[1]), teams = SMS / once.team;
+        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
+               att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
+}
+
+GradKind att90_grad_kind(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
+        if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
+                return GRAD_Q;
+        return grad_once(e, n) ? GRAD_ONCE : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
+}
+
+/* The whole of attention_once_tma's call. */
+static void grad_once_body(Build *b, const Node *n, const char *sums)
+{
+        Emit *e = b->e;
         const Type *q = &NODE(e->g, n->in[0])->type;
-        return grad_blocks(e, n, n->in[0]) < SMS && q->dim[2].n == NODE(e->g, n->in[1])->type.dim[2].n &&
-               dim_most(e, q->dim[1]) <= MOST_BOTH_T;
+        int64_t blocks = once_blocks(e, n), steps = (dim_most(e, q->dim[1]) + 63) / 64;
+        int sum = work_new(e, DIM(blocks / once.team * steps * 64 * once.D), 4);
+        int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
+        const char *s = arg_work(e, &b->args, sum, "float", "sums"),
+                   *t = arg_work(e, &b->args, turns, "unsigned", "turns"), *out = att90_map(b, n->in[3], "map_o");
+        b->include = "attention_grad_once_sm90";
+        b->on90 = (On90){ 512, once.smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
+        build_line(b, "attention_once_tma<%s, \1_att, AttOnceTile90<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
+                      "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, tail, tail_k, tail_v);",
+                   c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k, once.keep_v,
+                   once.many, once.some, once.team, out, sums, s, t);
 }
 
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
@@ -140,10 +192,15 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
                 smem += (int)(dim_most(e, q->dim[1]) + 63) / 64 * 256;
                 cluster = 1;                    /* a block for each job, and not one for each multiprocessor */
         }
-        b->include = "attention_grad_sm90";
-        b->on90 = (On90){ 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s };", mq, mk, mv, mg);
+        if (kind == GRAD_ONCE) {
+                grad_once_body(b, n, sums);
+                text_add(&b->body, "#else\n");
+                return;
+        }
+        b->include = "attention_grad_sm90";
+        b->on90 = (On90){ 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster, false };
         build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
                    name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns, t->keep, sums,
                    kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", tails[kind]);

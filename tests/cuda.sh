@@ -92,6 +92,8 @@ check() {
                  "-D head_dim=64 -D n_head=8 -b 7 --block-size 130" "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
                 try "check llama $m" $tgc check models/llama.lua $m -D n_kv_head=8 -D vocab=64 -D ctx=333 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         done
+        # at once, of nearly as many heads as there are teams of blocks
+        try "check llama, 64 heads of 777" $tgc check models/llama.lua -b 8 --block-size 777 -D head_dim=64 -D n_head=8 -D n_kv_head=8 -D vocab=64 -D ctx=777 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         # one token's q, k, v and attention in one launch, with a cache of several parts: a query to a key, two, four, all
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" "tinylm.lua -D n_embd=256 -D n_head=4 --dtype f16" \
                  "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=512" \

@@ -19,7 +19,7 @@
 #include <vector>
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
-#include "attention_grad_sm90.cuh"
+#include "attention_grad_once_sm90.cuh"
 #include "tail.cuh"
 
 template <class T>
@@ -79,9 +79,10 @@ struct RopeOut {
 template <class E>
 struct Mem {
         E *qkv, *g, *o, *dq, *dk, *dv;
-        float *lse, *delta;
+        float *lse, *delta, *sums;
+        unsigned *turns;
         Rt *rt;
-        void *map_qkv, *map_g;
+        void *map_qkv, *map_g, *map_o;
         int B, T;
 };
 
@@ -179,6 +180,18 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(Mem<E> m)
                                        Out<E>{ m.dk, A::K * A::D }, Out<E>{ m.dv, A::K * A::D });
 }
 
+template <class E, class A, class Tile, int CB, int CT, bool ROPE>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(Mem<E> m)
+{
+        TGC_SMEM(smem);
+        const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
+        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
+        attention_once_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), { m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
+                                       CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
+                                       pick<ROPE>(out_q, rope_q), pick<ROPE>(out, rope),
+                                       Out<E>{ m.dv, A::K * A::D });
+}
+
 static int sms;
 
 template <class K, class E>
@@ -228,6 +241,12 @@ template <class E, class A, class Tile, int CB, int CT> static void both90(const
 {
         launch(k_both90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM), Tile::THREADS,
                att_both90_smem<Tile>(m.T), m);
+}
+
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void once90(const Mem<E> &m)
+{
+        launch(k_once90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM), Tile::THREADS, Tile::SMEM,
+               m);
 }
 
 /* ---- plain sums in double ------------------------------------------------------------ */
@@ -365,7 +384,7 @@ template <class E, class A>
 struct Problem {
         Mem<E> m = {};
         const char *name;
-        size_t nq, nk;
+        size_t nq, nk, n_sums;
         double flop;
         std::vector<double> wq, wk, wv;         /* of kv head hk of sequence b */
         int b, hk;
@@ -377,10 +396,14 @@ struct Problem {
                 m.qkv = device<E>(nq + 2 * nk), m.g = device<E>(nq), m.o = device<E>(nq);
                 m.dq = device<E>(nq), m.dk = device<E>(nk), m.dv = device<E>(nk);
                 m.lse = device<float>((size_t)B * T * A::H), m.delta = device<float>((size_t)B * T * A::H);
+                m.sums = device<float>(n_sums = (size_t)sms * ((T + 63) / 64) * 64 * A::D);     /* more than one needs */
+                m.turns = device<unsigned>(sms * 32);
+                CUDA(cudaMemset(m.turns, 0, sms * 128));
                 m.rt = device<Rt>(1);
                 CUDA(cudaMemset(m.rt, 0, sizeof(Rt)));
                 m.map_qkv = map_of(m.qkv, (long)B * T, (A::H + 2 * A::K) * A::D, std::is_same<E, f16>::value);
                 m.map_g = map_of(m.g, (long)B * T, A::H * A::D, std::is_same<E, f16>::value);
+                m.map_o = map_of(m.o, (long)B * T, A::H * A::D, std::is_same<E, f16>::value);
                 fill<<<1024, 256>>>(m.qkv, nq + 2 * nk, 1);
                 fill<<<1024, 256>>>(m.g, nq, 2);
                 double pairs = 0;
@@ -394,7 +417,8 @@ struct Problem {
         }
         ~Problem()
         {
-                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.rt, m.map_qkv, m.map_g };
+                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.sums, m.turns, m.rt, m.map_qkv, m.map_g,
+                              m.map_o };
                 for (void *x : p)
                         cudaFree(x);
         }
@@ -421,6 +445,7 @@ struct Problem {
                 CUDA(cudaMemset(m.dq, 0xff, nq * 2));
                 CUDA(cudaMemset(m.dk, 0xff, nk * 2));
                 CUDA(cudaMemset(m.dv, 0xff, nk * 2));
+                CUDA(cudaMemset(m.sums, 0xff, n_sums * 4));
         }
 
         /* What lies in dq, or in dk and dv; and that all of it was written. */
@@ -510,13 +535,23 @@ struct Problem {
 
 /* The rows of ../../codegen/attention_grad_tiles_sm90.def. */
 template <int D> struct Best;
-template <> struct Best<64> { typedef AttGradTile90<64, 6, 2, true> DKV, DQ; };
+template <> struct Best<64> {
+        typedef AttGradTile90<64, 6, 2, true> DKV, DQ;
+        typedef AttOnceTile90<64, 4, 2, true, false, 192, 96, 2> Once;
+};
 template <> struct Best<128> { typedef AttGradTile90<128, 4, 1, false> DKV, DQ; };
 #define ATT_GRAD90(kind, d, stages, owns, keep, smem) \
         static_assert(std::is_same<Best<d>::kind, AttGradTile90<d, stages, owns, keep>>::value \
                       && Best<d>::kind::SMEM == smem, #kind " " #d);
+#define ATT_ONCE90(d, stages, parts, keep_k, keep_v, many, some, team, smem) \
+        static_assert(std::is_same<Best<d>::Once, \
+                                   AttOnceTile90<d, stages, parts, keep_k, keep_v, many, some, team>>::value \
+                      && Best<d>::Once::SMEM == smem, "once");
 #include "../../codegen/attention_grad_tiles_sm90.def"
 #undef ATT_GRAD90
+#undef ATT_ONCE90
+
+template <class A> constexpr bool has_once() { return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
 
 template <class E, class A>
 static bool test(const char *name, int B, int T)
@@ -533,6 +568,10 @@ static bool test(const char *name, int B, int T)
                 good &= p.run("both", true, 0, both90<E, A, typename R::DQ, 0, 0>);
                 good &= p.run("both", false, 0, both90<E, A, typename R::DQ, 0, 0>);
         }
+        if constexpr (has_once<A>()) {
+                good &= p.run("once", true, 0, once90<E, A, typename R::Once, 0, 0>);
+                good &= p.check("once", false);
+        }
         fflush(stdout);
         return good;
 }
@@ -546,6 +585,7 @@ static bool tests(int only)
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T77", 3, 77);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1", 3, 1);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B40 T512", 40, 512);
+        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B70 T1234", 70, 1234);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 6, 6, true>>("D64 B8 H6 T192", 8, 192);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T200 not causal", 2, 200);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 8, 2, true>>("D64 H8/2 T333", 2, 333);
@@ -594,6 +634,12 @@ static bool speed(const char *name)
                         good &= p.run("both", true, 0, both90<bf16, A, typename Best<64>::DQ, B, T>);
                         good &= p.check("both", false);
                         p.speed("both", both90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
+                }
+                if constexpr (has_once<A>()) {
+                        good &= p.run("once", true, 0, once90<bf16, A, typename Best<64>::Once, B, T>);
+                        good &= p.check("once", false);
+                        p.speed("once", once90<bf16, A, typename Best<64>::Once, B, T>, 1);
+                        p.speed("   rotated", once90<bf16, A, typename Best<64>::Once, B, T, true>, 1);
                 }
 #ifdef BENCH_CANDIDATES
                 TRY(6, 1, true);

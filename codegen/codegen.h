@@ -282,7 +282,8 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 
 struct Tile90 { const char *name; int bm, bn, share, threads, smem, ps; double ta; };
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
- * bytes that the tail moves per element of C, and whether it reads some. */
+ * bytes that the tail moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
+ * it is fixed; a has memory for all. */
 typedef struct Product90 {
         DType   dt;
         bool    ta, tb;
@@ -290,7 +291,8 @@ typedef struct Product90 {
         int64_t lda, ldw, M, N, K;
         int     align;
         double  tail_bytes;
-        bool    reads;
+        bool    reads, fixed;
+        Dim     rows;
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);

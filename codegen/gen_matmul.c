@@ -353,11 +353,14 @@ static void matmul(Emit *e, const Group *gr)
         }
         const char *type = c_type(a.dt);
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
-                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads };
+                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads,
+                        .fixed = is_number(Mc), .rows = M };
         const Group *columns = column_beside(e, gr->anchor);
-        bool fixed = is_number(Mc) && is_number(Kc) && is_number(Nc);
-        Ways ways = { .cut = !lead, .most = !fixed, .sums = columns, .batch = b_most, .tail = tail_key(e, &gr->tail[0]) };
-        ways.maps = !lead && fixed && slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
+        bool fixed = is_number(Kc) && is_number(Nc);
+        Ways ways = { .cut = !lead, .most = !fixed || !p.fixed, .sums = columns, .batch = b_most,
+                      .tail = tail_key(e, &gr->tail[0]) };
+        ways.maps = !lead && fixed && (p.fixed || !ta) && slot_of(e, n->in[0], &p.a, &p.lda) &&
+                    slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
         const Tile *t = pick.t;
         const Tile90 *t90 = pick.t90;

@@ -2,7 +2,8 @@
  *
  * A plan serves every GPU, so a kernel keeps its portable body and launch, and gets a second
  * body under TGC_SM90A with a launch of its own (On90): operands come through tensor maps,
- * blocks stay and take tile after tile.
+ * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest, the run counts those
+ * that there are.
  *
  *      #ifdef TGC_SM90A
  *              matmul_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
@@ -12,7 +13,8 @@
 #include "codegen.h"
 #include <string.h>
 
-/* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c). */
+/* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c); those of prompts, whose rows
+ * a run counts, never are. */
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256 };
 
 static const Tile90 tiles[] = {
@@ -82,7 +84,7 @@ const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_split
         Candidate c[MOST_CANDIDATES];
         const Tile90 *best = NULL;
         double us = tile_time_tail(other, p, other_splits);
-        int n = us < LEAST_US ? 0 : tile90_list(p, other_splits > 1, c);
+        int n = us < LEAST_US && p->fixed ? 0 : tile90_list(p, other_splits > 1, c);
         *splits = 1;
         for (int i = 0; i < n; i++)
                 if (c[i].us < us)
@@ -116,20 +118,24 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
         const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
                         w = { p->w, p->dt, p->tb ? p->N : p->K, p->tb ? p->K : p->N, p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
-        bool pairs = t->share == 1 && (p->M + t->bm - 1) / t->bm % 2 == 0;      /* S128x128t becomes S128x128p */
+        bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, pairs = t->share == 1 && p->fixed && even;
+        /* S128x128t becomes S128x128p */
         const char *how = arena_fmt(e->tmp, "<%s, %.*s%s, %s, %s", c_type(p->dt), (int)strlen(t->name) - pairs, t->name,
                                     pairs ? "p" : "", p->ta ? "true" : "false", p->tb ? "true" : "false");
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
-        long long M = p->M, N = p->N, K = p->K, n = tiles90(t, p);
+        const char *M = dim_c(e, p->rows);
+        long long N = p->N, K = p->K, across = (N + t->bn - 1) / t->bn * splits;
         b->include = "matmul_sm90";
         b->on90 = (On90){ .threads = t->threads, .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
-                          .grid = arena_fmt(e->tmp, "%lld", n * splits), .pairs = pairs };
+                          .grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles90(t, p) * splits)
+                                : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows), t->bm),
+                          .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (splits > 1)
-                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %lld, %lld, %lld, %d, a.%s, tile, "
+                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %s, %lld, %lld, %d, a.%s, tile, "
                               "(int)gridDim.x, smem%s);", how, ma, mw, M, N, K, splits, ws, rows);
         else
-                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %lld, %lld, %lld, %lld, tile, (int)gridDim.x, "
-                              "smem, tail%s);", how, ma, mw, M, N, K, n, rows);
+                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %s, %lld, %lld, tile, (int)gridDim.x, smem, "
+                              "tail%s);", how, ma, mw, M, N, K, rows);
         text_add(&b->body, "#else\n");
 }

@@ -2,11 +2,12 @@
  * a ring of shared memory stages.  Operands, tail and tiles are those of matmul.cuh;
  * only the way there differs, so a kernel built for sm_90a calls
  *
- *      matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, tiles, first, step, smem, tail)
+ *      matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem, tail)
  *      matmul_tma_split<T, Tile, TRANS_A, TRANS_B, V>(map_a, map_b, M, N, K, splits, ws, first, step, smem)
  *
  * where it called matmul_task or matmul_split_task: tiles first, first + step, ... of all, so that the loads of a
  * tile run under the tail of the one before.  Rows and columns at the edge of C, and K, may be any size, K >= 1.
+ * M may be less than the rows that A's map has (prompts): what these hold reaches only rows of C that are not stored.
  * One more argument, RowSums, has A's rows summed by the way.
  *
  * Operands come through tensor maps in global memory: one thread issues boxes of 64x64 values; the copy
@@ -799,12 +800,12 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
         __syncthreads();
 }
 
-/* Tiles first, first + step, ... below `tiles`. */
+/* Tiles first, first + step, ... of all. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail, class Sums = NoSums>
-TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int tiles, int first,
-                                   int step, char *smem, const Tail &tail, const Sums &rows = Sums())
+TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int first, int step,
+                                   char *smem, const Tail &tail, const Sums &rows = Sums())
 {
-        const TileWork<Tile, Tail> work = { M, N, K, first, tiles, step, tail };
+        const TileWork<Tile, Tail> work = { M, N, K, first, matmul_tiles<Tile>(M, N), step, tail };
         matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work, rows);
 }
 

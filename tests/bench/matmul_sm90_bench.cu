@@ -191,7 +191,7 @@ struct Spread {
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-/* a, b: maps.  n: tiles or splits.  sums: parts of A's row sums. */
+/* a, b: maps.  n: splits.  sums: parts of A's row sums. */
 struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -203,17 +203,17 @@ TGC_DEV void one(const Args &g)
         const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
                                                                        (const T *)g.ws, g.N };
         if constexpr (MODE == PERSISTENT || MODE == WIDE)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail);
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, tail);
         else if constexpr (adds(MODE))
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, added);
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, added);
         else if constexpr (MODE == HALVES)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem,
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem,
                                                        Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
         else if constexpr (MODE == SPREAD)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem,
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem,
                                                        Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.n, at, step, smem, tail,
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, tail,
                                                        RowSums{ g.sums });
         else if constexpr (MODE == SUMMED_SPLIT)
                 matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
@@ -252,7 +252,7 @@ void launch(Args g, int n, cudaStream_t s)
                 k = k_pair<T, Tile, TA, TB, MODE>;
         else
                 k = k_one<T, Tile, TA, TB, MODE>;
-        g.n = split ? n : tiles;
+        g.n = n;
         CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
         k<<<work < fit ? work : fit, Tile::THREADS, smem, s>>>(g);
         if (split)
@@ -305,26 +305,36 @@ enum { GUARD = 4096 };
 template <class T> struct IsHalf { static constexpr bool is = false; };
 template <> struct IsHalf<f16> { static constexpr bool is = true; };
 
-struct Data { void *a, *b, *c, *map_a, *map_b; float *ws, *sums, *err; size_t ws_bytes; };
+/* Weights of a few copies, so that as in a model L2 has not those of the launch that comes. */
+enum { COPIES = 16, COPIES_BYTES = 200 << 20 };
+struct Data { void *a, *b, *c, *map_a, *map_b[COPIES]; int copies; float *ws, *sums, *err; size_t ws_bytes; };
 
 /* Parts of the sums of A's rows: as many as the narrowest tiles across N, of at most 16 splits. */
 static long sums_most(Problem p) { return ((p.N + 127) / 128) * 16L * p.M; }
 
+/* Behind A's rows the map has others, of NaN, as a prompt that is shorter than a program's longest has. */
 template <class T>
 static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 {
         const long na = (long)p.M * p.K, nb = (long)p.N * p.K, nc = (long)p.M * p.N;
+        const int behind = p.TA ? 0 : 64;
         Data d;
-        CUDA(cudaMalloc(&d.a, na * 2));
-        CUDA(cudaMalloc(&d.b, nb * 2));
+        d.copies = nb * 2 * COPIES < COPIES_BYTES ? COPIES : (int)(COPIES_BYTES / (nb * 2)) + 1;
+        CUDA(cudaMalloc(&d.a, (na + behind * (long)p.K) * 2));
+        CUDA(cudaMalloc(&d.b, nb * 2 * d.copies));
         CUDA(cudaMalloc(&d.c, nc * 2 + GUARD));
         CUDA(cudaMalloc(&d.ws, ws_bytes + GUARD));
         CUDA(cudaMalloc(&d.sums, sums_most(p) * sizeof(float)));
         CUDA(cudaMalloc(&d.err, places * sizeof(float)));
         fill_normal<<<1024, 256>>>((T *)d.a, na, seed);
         fill_normal<<<1024, 256>>>((T *)d.b, nb, seed + 1);
-        d.map_a = map_of(d.a, p.TA ? p.K : p.M, p.TA ? p.M : p.K, IsHalf<T>::is);
-        d.map_b = map_of(d.b, p.TB ? p.N : p.K, p.TB ? p.K : p.N, IsHalf<T>::is);
+        CUDA(cudaMemset((T *)d.a + na, 0xff, behind * (long)p.K * 2));
+        d.map_a = map_of(d.a, p.TA ? p.K : p.M + behind, p.TA ? p.M : p.K, IsHalf<T>::is);
+        for (int i = 0; i < d.copies; i++) {
+                char *b = (char *)d.b + i * nb * 2;
+                CUDA(cudaMemcpy(b, d.b, i ? nb * 2 : 0, cudaMemcpyDeviceToDevice));
+                d.map_b[i] = map_of(b, p.TB ? p.N : p.K, p.TB ? p.K : p.N, IsHalf<T>::is);
+        }
         d.ws_bytes = ws_bytes;
         CUDA(cudaDeviceSynchronize());
         return d;
@@ -332,7 +342,9 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 
 static void data_free(Data *d)
 {
-        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->map_a); cudaFree(d->map_b);
+        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->map_a);
+        for (int i = 0; i < d->copies; i++)
+                cudaFree(d->map_b[i]);
         cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
 }
 
@@ -529,7 +541,10 @@ static size_t ws_bytes(Mode mode, Problem p, int n)
         return 16;
 }
 
-static Args args_of(const Data &d, Problem p) { return { d.map_a, d.map_b, d.c, d.ws, d.sums, p.M, p.N, p.K, 0 }; }
+static Args args_of(const Data &d, Problem p, int copy)
+{
+        return { d.map_a, d.map_b[copy % d.copies], d.c, d.ws, d.sums, p.M, p.N, p.K, 0 };
+}
 
 /* The largest difference of a sum of A's row from a float64 one, of K normal numbers. */
 template <class T>
@@ -561,7 +576,7 @@ static bool test_run(const Test *t)
         long at;
         Data d = data_new<T>(t->p, ws_bytes(t->mode, t->p, t->n), places, 7);
         data_poison<T>(d, t->p, t->mode);
-        t->launch(args_of(d, t->p), t->n, 0);
+        t->launch(args_of(d, t->p, 0), t->n, 0);
         CUDA(cudaGetLastError());
         const cudaError_t e = cudaDeviceSynchronize();
         if (e != cudaSuccess) {
@@ -654,6 +669,10 @@ static const Way ways_10[] = { WAYS(1, 0, PERSISTENT, 0) WAYS(1, 0, SPLIT, 2) WA
         WAY(S128x256, 1, 0, SPLIT, 7) WAY(S128x256, 1, 0, SUMMED_SPLIT, 7) WAY(S128x192t, 1, 0, SPLIT, 4)
         WAY(S128x192t, 1, 0, SUMMED_SPLIT, 4) };
 
+static const Way ways_prompt[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0) WAYS(0, 1, SPLIT, 2)
+        WAYS(0, 1, SPLIT, 4) };
+enum { PROMPT = 2048, N_PROMPT = sizeof ways_prompt / sizeof *ways_prompt };
+
 static const struct { const Way *way; int n; } ways[2][2] = {
         { { ways_00, sizeof ways_00 / sizeof *ways_00 }, { ways_01, sizeof ways_01 / sizeof *ways_01 } },
         { { ways_10, sizeof ways_10 / sizeof *ways_10 }, { 0, 0 } },
@@ -661,6 +680,9 @@ static const struct { const Way *way; int n; } ways[2][2] = {
 
 /* TA, TB, M, N, K: y = x Wt, dx = dy W, dW = dyt x */
 static const Problem problems[] = {
+        { 0, 1, 511, 3072, 2048 }, { 0, 1, 511, 2048, 2048 }, { 0, 1, 511, 16384, 2048 }, { 0, 1, 511, 2048, 8192 },
+        { 0, 1, 1999, 3072, 2048 }, { 0, 1, 1999, 2048, 2048 }, { 0, 1, 1999, 16384, 2048 }, { 0, 1, 1999, 2048, 8192 },
+        { 0, 1, 511, 2304, 768 }, { 0, 1, 511, 768, 768 }, { 0, 1, 511, 3072, 768 }, { 0, 1, 511, 768, 3072 },
         { 0, 1, 32768, 2304, 768 }, { 0, 1, 32768, 768, 768 }, { 0, 1, 32768, 3072, 768 }, { 0, 1, 32768, 768, 3072 },
         { 0, 1, 8192, 50304, 768 }, { 0, 1, 8192, 8192, 2048 }, { 0, 1, 8192, 2048, 8192 }, { 0, 1, 4096, 4096, 4096 },
         { 0, 0, 32768, 768, 2304 }, { 0, 0, 32768, 768, 768 }, { 0, 0, 32768, 768, 3072 }, { 0, 0, 32768, 3072, 768 },
@@ -687,9 +709,9 @@ static double time_of(const Way *w, const Data &d, Problem p)
                 CUDA(cudaEventRecord(from));
                 for (int i = 0; i < LAUNCHES; i++)
                         if (w)
-                                w->launch(args_of(d, p), w->n, 0);
+                                w->launch(args_of(d, p, i), w->n, 0);
                         else
-                                blas_run(d.a, d.b, d.c, p);
+                                blas_run(d.a, (char *)d.b + (size_t)(i % d.copies) * p.N * p.K * 2, d.c, p);
                 CUDA(cudaEventRecord(to));
                 CUDA(cudaEventSynchronize(to));
                 if (r >= 0)
@@ -723,8 +745,9 @@ static double clock_mhz()
 /* Prints a line per way of running p; how many were wrong. */
 static int speed_of(Problem p, const char *name, unsigned seed)
 {
-        const Way *way = ways[p.TA][p.TB].way;
-        const int n = ways[p.TA][p.TB].n;
+        const bool prompt = p.M <= PROMPT && !p.TA && p.TB;
+        const Way *way = prompt ? ways_prompt : ways[p.TA][p.TB].way;
+        const int n = prompt ? N_PROMPT : ways[p.TA][p.TB].n;
         const double flops = 2. * p.M * p.N * p.K;
         double ms[64], err[64];
         size_t ws = 16;
@@ -743,7 +766,7 @@ static int speed_of(Problem p, const char *name, unsigned seed)
                 if (ws_bytes(w->mode, p, w->n) > ws)
                         continue;
                 data_poison<bf16>(d, p, w->mode);
-                w->launch(args_of(d, p), w->n, 0);
+                w->launch(args_of(d, p, 0), w->n, 0);
                 CUDA(cudaGetLastError());
                 CUDA(cudaDeviceSynchronize());
                 err[i] = data_check<bf16>(d, p, w->mode, PLACES, seed, &at);

@@ -407,16 +407,12 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
 {
         F *f = arena_alloc(e->tmp, sizeof *f);
         Graph *g = e->g;
-        Sizes most = g->sizes;
         *f = (F){ .e = e, .a = a, .f = fn, .g = g, .cuda = e->m->target == TARGET_CUDA, .align = 8, .out = out };
         f->dom_of = arena_alloc(e->tmp, (size_t)g->n_nodes * sizeof(int));
         f->exported = arena_alloc(e->tmp, (size_t)g->n_nodes);
         f->name = arena_alloc(e->tmp, (size_t)g->n_nodes * sizeof *f->name);
         *out = (FunctorText){ .minv = 1 };
-        for (int i = 0; i < N_SYM; i++)
-                if (!most.v[i])
-                        most.v[i] = 1;
-        f->elems = (double)dim_value(fn->rows, &most) * (double)(fn->n ? fn->n : 1);
+        f->elems = (double)dim_most(e, fn->rows) * (double)(fn->n ? fn->n : 1);
         f_place_members(f);
         if (fn->head && !fn->n_nodes)
                 emit_plain_head(f, f->cuda ? 2 : 1);

@@ -77,6 +77,7 @@ const char *f_name_of(F *f, Ref r);
 const char *f_fmt(F *f, const char *s, ...) __attribute__((format(printf, 2, 3)));
 const char *f_member(F *f, const char *arg);
 const char *f_rt(F *f, const char *field);
+const char *f_sequence(F *f, const char *x);             /* of linear index x over (B,T) */
 const char *f_position(F *f, const char *x);
 const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D);
 void f_subst(char *out, size_t cap, const char *s, const char *col);

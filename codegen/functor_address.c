@@ -173,11 +173,23 @@ static bool one_token(const F *f)
                f->g->sizes.v[SYM_B] == 1 && f->g->sizes.v[SYM_T] == 1;
 }
 
+/* Tokens of one sequence need no division. */
+static bool f_one_sequence(const F *f) { return f->g->sizes.v[SYM_B] == 1; }
+
+/* Sequence of linear index x over (B,T). */
+const char *f_sequence(F *f, const char *x)
+{
+        Dim T = DIM_SYM(SYM_T);
+        if (!strcmp(dim_c(f->e, T), "1"))
+                return f_fmt(f, "(%s)", x);
+        return f_one_sequence(f) ? "0" : f_fmt(f, "(%s) / %s", x, f_dimc(f, T));
+}
+
 /* Position of linear index x over (B,T). */
 const char *f_position(F *f, const char *x)
 {
         Dim T = DIM_SYM(SYM_T);
-        const char *t = f_dimc(f, T);
+        const char *t = dim_c(f->e, T);
         if (one_token(f)) {
                 if (!f->pos_ahead) {
                         text_add(&f->in, "                int pos;\n");
@@ -188,9 +200,9 @@ const char *f_position(F *f, const char *x)
         }
         if (!strcmp(t, "1"))
                 return f_fmt(f, "%s[%s]", f_rt(f, "pos"), x);
-        if (f->cuda && !t[strspn(t, "0123456789")])     /* a training step: its positions are the host's */
-                return f_fmt(f, "fixed(&%s[(%s) / %s]) + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
-        return f_fmt(f, "%s[(%s) / %s] + (%s) %% %s", f_rt(f, "pos"), x, t, x, t);
+        /* otherwise positions are the host's */
+        const char *pos = f_fmt(f, f->cuda ? "fixed(&%s[%s])" : "%s[%s]", f_rt(f, "pos"), f_sequence(f, x));
+        return f_one_sequence(f) ? f_fmt(f, "%s + (%s)", pos, x) : f_fmt(f, "%s + (%s) %% %s", pos, x, f_dimc(f, T));
 }
 
 /* Where domain d begins in the columns of the functor; -1: not a run of them. */

@@ -256,16 +256,15 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
         } else if (n->op == OP_APPEND) {
                 const Type *s = &NODE(g, n->in[0])->type, *t = &NODE(g, n->in[1])->type;
                 int64_t cols = s->dim[2].n * s->dim[3].n, m = cols | 8;
-                const char *T = f_dimc(f, DIM_SYM(SYM_T)), *S = f_dimc(f, s->dim[1]), *tok = f_token(f, t, f->dom[d].n);
+                const char *S = f_dimc(f, s->dim[1]), *tok = f_token(f, t, f->dom[d].n);
                 Dim stride[MAX_RANK] = {
                         [2] = s->dim[3], [3] = DIM(1)
                 }; /* within a token; its place is the cache's */
                 m &= -m;
                 f->align = m < f->align ? m : f->align;
                 f_index_of(f, t, stride, 0, f->dom[d].n, ix);
-                const char *seq = strcmp(T, "1") ? f_fmt(f, "(%s) / %s", tok, T) : f_fmt(f, "(%s)", tok);
-                const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", seq, S, f_position(f, tok),
-                                        (long long)cols, ix->row);
+                const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", f_sequence(f, tok), S,
+                                          f_position(f, tok), (long long)cols, ix->row);
                 snprintf(ix->row, sizeof ix->row, "%s", place);
                 *ptr = f_member(f, arg_of(f->e, f->a, n->in[0], true));
                 *dt = s->dt;

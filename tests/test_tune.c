@@ -12,7 +12,7 @@
 
 #define UP   "bf16:32768x3072x768:nt:add+gelu_tanh+gelu_tanh_slope:4"
 #define DW   "bf16:2304x768x32768:tn:accum:2:sums"
-#define ONE  "bf16:<=64x64x64:nt:store:0"
+#define ONE  "bf16:<=64x64x64:nt:store:4"
 #define HEAD "tgc-choices 1\ngpu Some GPU\n"
 
 static Err err;

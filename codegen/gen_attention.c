@@ -134,6 +134,8 @@ static void describe(Att *t, Build *b, const char *lse)
                          real(e, a->att.scale), a->att.causal ? "true" : "false", t->cached ? "true" : "false");
                 if (a->att.softcap)
                         text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n", real(e, a->att.softcap));
+                if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
+                        text_add(&b->decl, "        static constexpr bool COUNTED = true;\n");
                 if (a->att.mask)
                         text_add(&b->decl, "        static constexpr bool MASK = true;\n");
                 if (a->att.alibi)
@@ -335,7 +337,7 @@ static void forward(Emit *e, const Group *gr)
         b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
         build_line(&b, "\1_tail tail = { a };");
-        bool sm90 = !t.cached && t.mma && att90_forward(&b, gr->anchor, l);
+        bool sm90 = t.mma && att90_forward(&b, gr->anchor, l);
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), l);
         if (sm90)
                 text_add(&b.body, "#endif\n");

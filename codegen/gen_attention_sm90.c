@@ -39,17 +39,16 @@ static const struct { int D, stages, parts; const char *keep_k, *keep_v; int man
 #undef ATT_ONCE90
 };
 
-/* r (B,T,heads,D) as a map; head h's columns begin at *col + h * *head.  false: it does not lie so, or B or T
- * may be smaller in a run (then rows past the last token would hold what was there before). */
+/* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head.  false: it does not lie
+ * so. */
 static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
 {
         Access a;
         if (!access_of(e->g, e->place, r, &a) || a.t.rank != 4)
                 return false;
         const Type *all = &NODE(e->g, a.base)->type;
-        const Sizes *s = &e->g->sizes;
         int64_t B = dim_most(e, a.t.dim[0]), T = dim_most(e, a.t.dim[1]), H = a.t.dim[2].n, D = a.t.dim[3].n;
-        if (!s->v[SYM_B] || !s->v[SYM_T] || dt_size[all->dt] != 2 || (D != 64 && D != 128))
+        if (dt_size[all->dt] != 2 || (D != 64 && D != 128))
                 return false;
         if (T < 2 || !dim_eq(a.stride[3], DIM(1)) || (H > 1 && !dim_is_const(a.stride[2])))
                 return false;
@@ -58,7 +57,7 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
         *col = a.off;
         *m = (TensorMap){ { .kind = SLOT_NODE, .id = a.base }, all->dt, B * T, ld, ld };
         return (B == 1 || dim_most(e, a.stride[0]) == T * ld) && ld % 8 == 0 && a.off + (H - 1) * *head + D <= ld &&
-               type_count(all, s) >= B * T * ld;
+               dim_most(e, type_elems(all)) >= B * T * ld;
 }
 
 bool att90_fits(Emit *e, Ref r)
@@ -83,6 +82,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
         const Att90Row *t = NULL;
+        Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = dim_most(e, q->dim[0]) * q->dim[2].n, blocks = 0;
         if (n->a.att.mask || n->a.att.p || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
             !att90_fits(e, n->in[2]) || T < LEAST_T)
@@ -93,7 +93,10 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                         blocks = heads * ((T + 64 * t->groups - 1) / (64 * t->groups));
                 }
         b->include = "attention_sm90";
-        b->on90 = (On90){ t->threads, t->smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
+        b->on90 = (On90){ t->threads, t->smem, dim_is_const(B) && dim_is_const(q->dim[1])
+                        ? arena_fmt(e->tmp, "%lld", (long long)blocks)
+                        : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B), (long long)q->dim[2].n,
+                                    dim_grid(e, q->dim[1]), 64 * t->groups), 0, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");

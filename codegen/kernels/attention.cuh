@@ -53,6 +53,7 @@ struct AttBase {
         static constexpr bool  ALIBI = false;
         static constexpr bool  MASK = false;      /* in.mask is read                                 */
         static constexpr bool  CACHED = false;    /* k, v begin rt->pos[b] tokens before the queries */
+        static constexpr bool  COUNTED = false;   /* of T tokens a run has fewer, and what lies behind them is anything */
         static constexpr float DROPOUT = 0.f;     /* of probabilities; element ((b*H+h)*T+t)*S + s   */
         static constexpr unsigned DROP_ID = 0;    /* in.drop_id is added                             */
         static constexpr int   VEC = 8;           /* every pointer and stride is a multiple of VEC

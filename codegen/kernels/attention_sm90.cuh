@@ -2,14 +2,14 @@
  * forward and backward share, and forward.
  *
  * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as matmul_sm90.cuh says.  A
- * map's rows are the tokens of all sequences, b*T + t; its columns hold all heads.  A box that
+ * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.  A box that
  * reaches past a sequence's end brings the next one's rows: scores there must be masked, and a row of v
- * counts with probability 0 (it must be finite).
+ * counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
  *
  *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, tail)
  *
  * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and v
- * unused; no MASK, no DROPOUT, not CACHED.
+ * unused, but for the cache's strides; no MASK, no DROPOUT.
  *
  * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities and sums stay in
  * its registers (Shah et al., FlashAttention-3, 2024); keys and values come in panels of BN tokens that all groups
@@ -120,7 +120,7 @@ struct AttForward90 {
         typedef AttPanel<BN, D> Keys;
         typedef AttHead<E, Att> Head;
         typedef AttWork<E, Att, Tile> Work;
-        static_assert(Att::D == Tile::D && !Att::MASK && !Att::CACHED && Att::DROPOUT == 0.f, "kept portable");
+        static_assert(Att::D == Tile::D && !Att::MASK && Att::DROPOUT == 0.f, "kept portable");
 
         /* Two panels of queries for each group, of this block and the next, with two barriers: they have landed;
          * they were read.  at = block % 2 * GROUPS + group */
@@ -150,7 +150,8 @@ struct AttForward90 {
                 fence_tensormap(k.map);
                 fence_tensormap(v.map);
                 for (int i = 0; work.get(i, w); i++) {
-                        const int hk = w.h / (Att::H / Att::K), row = w.b * work.T + w.n0 * BN;
+                        const int each = Att::CACHED ? (int)(work.in.sk.b / work.in.sk.t) : work.T;
+                        const int hk = w.h / (Att::H / Att::K), row = w.b * each + w.n0 * BN;
                         for (int j = 0; j <= w.n; j++) {
                                 if (j < w.n)
                                         put(ring, k, hk, row + j * BN);
@@ -230,6 +231,17 @@ struct AttForward90 {
                 wgmma_commit();
         }
 
+        /* Rows of a panel of values from `from` on become 0, by all threads of group g. */
+        static __device__ __forceinline__ void clear(char *panel, int from, int g)
+        {
+                for (int i = threadIdx.x & 127; i < (BN - from) * (D / 8); i += 128) {
+                        const int row = from + i / (D / 8), c = i % (D / 8);
+                        *(uint4 *)(panel + c / 8 * (BN * 128) + row * 128 + c % 8 * 16) = make_uint4(0, 0, 0, 0);
+                }
+                fence_proxy_async();
+                bar_sync(8 + g, 128);
+        }
+
         /* Scores from products; -inf where a query does not attend.  Element 4n + i of x: query
          * row + i/2*8, key n0 + 8n + 2(lane%4) + i%2. */
         static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd, int row, int n0)
@@ -245,7 +257,8 @@ struct AttForward90 {
                         return;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const int from = hd.first_key(row + i * 8) - s0, to = hd.end_key(row + i * 8 + 1) - s0;
+                        const int from = hd.first_key(row + i * 8) - s0;
+                        const int to = (Att::COUNTED && row + i * 8 >= hd.T ? 0 : hd.end_key(row + i * 8 + 1)) - s0;
 #pragma unroll
                         for (int n = 0; n < NT; n++)
 #pragma unroll
@@ -414,6 +427,8 @@ struct AttForward90 {
                                         skip(ring);
                                 at = ring.stage;
                                 ring.wait_full();
+                                if (Att::COUNTED && (w.n0 + b) * BN > hd.S)
+                                        clear(ring.a(), hd.S - (w.n0 + b - 1) * BN, g);
                                 wgmma_fence();
                                 values(o, p, ring);
                                 turn_end(g);

@@ -18,7 +18,8 @@
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256 };
 
 static const Tile90 tiles[] = {
-#define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) { #name, bm, bn, share, threads, smem, ps, ta },
+#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
+        { #name, bm, bn, share, parts, threads, smem, ps, ta },
 #include "matmul_tiles_sm90.def"
 #undef TILE90
 };
@@ -28,6 +29,18 @@ enum { N_TILES = sizeof tiles / sizeof *tiles };
 static int64_t tiles90(const Tile90 *t, const Product90 *p)
 {
         return (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn);
+}
+
+/* Blocks of a joint tile's product: of all parts of all tiles, whose rows come in pairs. */
+static int64_t joint_blocks(const Tile90 *t, const Product90 *p)
+{
+        return (p->M + 2 * t->bm - 1) / (2 * t->bm) * 2 * ((p->N + t->bn - 1) / t->bn) * t->parts;
+}
+
+/* In one wave of blocks, which is what it is for; of a prompt. */
+static bool joint_fits(const Tile90 *t, const Product90 *p)
+{
+        return !p->fixed && !p->ta && joint_blocks(t, p) <= SMS && p->K >= 128 * t->parts;
 }
 
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
@@ -55,19 +68,31 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
+/* The same of a joint tile, whose parts send all but their own columns. */
+static double joint_time(const Tile90 *t, const Product90 *p)
+{
+        double main = (double)p->K / t->parts * t->ps * 1e-6, sent = 1.6e-4 * t->bm * t->bn * (t->parts - 1) / t->parts;
+        return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->tail_bytes - 2);
+}
+
+/* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
 double tile_time_tail(const Tile *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double tail = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->tail_bytes - 2);
-        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * tail;
+        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * tail + (p->fixed ? 0 : 2.5);
 }
 
 int tile90_list(const Product90 *p, bool cut, Candidate *out)
 {
         int n = 0;
-        for (int i = 0; i < N_TILES && p->dt != DT_F32 && p->align >= 16; i++)
-                for (int s = 1; s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K); s++)
-                        out[n++] = (Candidate){ tiles[i].name, NULL, &tiles[i], s, time90(&tiles[i], p, s) };
+        for (int i = 0; i < N_TILES && p->dt != DT_F32 && p->align >= 16; i++) {
+                const Tile90 *t = &tiles[i];
+                if (t->parts > 1 && joint_fits(t, p))
+                        out[n++] = (Candidate){ t->name, NULL, t, 1, joint_time(t, p) };
+                for (int s = 1; t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K)); s++)
+                        out[n++] = (Candidate){ t->name, NULL, t, s, time90(t, p, s) };
+        }
         return n;
 }
 
@@ -131,11 +156,23 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
                                 : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows), t->bm),
                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        if (splits > 1)
+        b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
+        if (t->parts > 1) {
+                int64_t sent = joint_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
+                int counts = work_keep(e, DIM(SMS), 4, t->parts == 2 ? "joined2" : "joined4");
+                ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), "float", "parts");
+                b->on90.cluster = 2;
+                b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2, dim_grid(e, p->rows),
+                                         2 * t->bm);
+                build_line(b, "matmul_tma_joint%s>(a.%s, a.%s, %s, %lld, %lld, a.%s, a.%s, rt->sms, smem, tail);", how,
+                           ma, mw, M, N, K, ws, arg_work(e, &b->args, counts, "int", "joined"));
+        } else if (splits > 1)
                 build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %s, %lld, %lld, %d, a.%s, tile, "
                               "(int)gridDim.x, smem%s);", how, ma, mw, M, N, K, splits, ws, rows);
         else
                 build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %s, %lld, %lld, tile, (int)gridDim.x, smem, "
                               "tail%s);", how, ma, mw, M, N, K, rows);
         text_add(&b->body, "#else\n");
+        if (b->waits)
+                build_line(b, "pdl_wait();");
 }

@@ -21,7 +21,7 @@ typedef struct CudaDevice {
         CUcontext  ctx;
         CUstream   stream;
         char       arch[16];            /* "sm_90a" */
-        int        smem_optin, sms;
+        int        smem_optin;
         int        early;               /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
         CUmodule  *module;   int n_modules;
         CUfunction *fn;                 /* by kernel */
@@ -87,8 +87,8 @@ static void cuda_peak(Device *d, double flops[2])
                 return;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
                 if (known[i].sm == sm) {
-                        flops[0] = 1e3 * khz * c->sms * known[i].f32;
-                        flops[1] = 1e3 * khz * c->sms * known[i].half;
+                        flops[0] = 1e3 * khz * c->d.sms * known[i].f32;
+                        flops[1] = 1e3 * khz * c->d.sms * known[i].half;
                 }
 }
 
@@ -400,7 +400,7 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
                         attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_CLUSTER,
                                                               .value = { .cluster = { def->cluster90, 1, 1 } } };
                 else                            /* an even number: some work in pairs */
-                        grid = grid < (unsigned)c->sms ? grid : (unsigned)c->sms & ~1u;
+                        grid = grid < (unsigned)c->d.sms ? grid : (unsigned)c->d.sms & ~1u;
         }
         CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
         CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
@@ -552,7 +552,7 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuDeviceGetAttribute(&major, CU_ATTR_MAJOR, c->gpu), "asking for the GPU's kind");
         TRY(cuDeviceGetAttribute(&minor, CU_ATTR_MINOR, c->gpu), "asking for the GPU's kind");
         TRY(cuDeviceGetAttribute(&c->smem_optin, CU_ATTR_SMEM_OPTIN, c->gpu), "asking for shared memory");
-        TRY(cuDeviceGetAttribute(&c->sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
+        TRY(cuDeviceGetAttribute(&c->d.sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
         snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor, major == 9 && minor == 0 ? "a" : "");
         snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
         c->d.sm90 = !strcmp(c->arch, "sm_90a");

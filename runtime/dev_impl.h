@@ -43,6 +43,7 @@ struct Device {
         DevOptions     opt;
         const Program *prog;            /* loaded; borrowed */
         int            sm90;            /* the code loaded is for sm_90a */
+        int            sms;             /* multiprocessors of a GPU; 0: it is none */
         char name[192], note[160];
 };
 

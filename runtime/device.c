@@ -191,6 +191,11 @@ int dev_sm90(const Device *d)
         return d->sm90;
 }
 
+int dev_sms(const Device *d)
+{
+        return d->sms;
+}
+
 int dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
 {
         return d->ops->tensor_map(d, out, m, matrix, e);

@@ -82,6 +82,7 @@ const char *dev_load_note(const Device *d);             /* for people: "12 units
 
 /* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */
 int  dev_sm90(const Device *d);
+int  dev_sms(const Device *d);
 /* The tensor map of a matrix of 16-bit elements in device memory, 64-byte aligned `out`.  Only where dev_sm90. */
 int  dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
 

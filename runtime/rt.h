@@ -24,7 +24,8 @@ typedef struct Rt {
         float temp, top_p, min_p, repeat_penalty;
         int   top_k, repeat_last_n;
         int   n_out;                    /* tokens sampled so far (device side ring position)     */
-        int   reserved[16];
+        int   sms;                      /* the GPU's multiprocessors; 0: there are none, or it is not known */
+        int   reserved[15];
 } Rt;
 
 #endif

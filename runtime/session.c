@@ -174,6 +174,7 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
                 return err_set(e, TGC_USAGE, "the plan was compiled for %s only: compile the model with --mode both",
                                s->m.infer ? "inference" : "training");
         s->seed = o->seed;
+        s->rt.sms = dev_sms(s->d);
         set_seed(s, o->seed);
         s->arena = calloc((size_t)s->p.n_arenas + 1, sizeof *s->arena);
         s->prog = calloc((size_t)s->p.n_progs + 1, sizeof *s->prog);

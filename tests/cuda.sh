@@ -77,6 +77,14 @@ check() {
         try "check llama after 560 tokens" $tgc compile models/llama.lua -D vocab=65 -D ctx=600 -D n_layer=2 -D n_embd=64 \
                 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=96 --mode infer --dtype bf16 --target cuda \
                 -o "$out/long.plan" '&&' $tgc check "$out/long.plan" --tokens 560 --greedy 16 --device cuda
+        # products in pairs of blocks that share K, of one sequence and of three, then of chunks with a cache before them
+        local wide="models/gpt.lua -D vocab=300 -D n_layer=1 -D n_embd=768 -D n_head=12 --mode infer --target cuda"
+        try "check gpt after 560 tokens" $tgc compile $wide -D ctx=600 --dtype bf16 -o "$out/joint.plan" '&&' $tgc check \
+                "$out/joint.plan" --tokens 560 --greedy 8 --device cuda
+        try "check 3 gpts after 130 tokens" $tgc compile $wide -D ctx=150 -b 3 --dtype f16 -o "$out/joint3.plan" '&&' $tgc check \
+                "$out/joint3.plan" --tokens 130 --greedy 8 --device cuda
+        try "check gpt after chunks of 200 tokens" $tgc compile $wide -D ctx=600 --chunk-size 200 --dtype bf16 \
+                -o "$out/chunks.plan" '&&' $tgc check "$out/chunks.plan" --tokens 560 --greedy 8 --device cuda
         # a loss of several chunks, long enough for the second form that products have on sm_90a
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda

@@ -4,6 +4,7 @@
  *
  *      matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem, tail)
  *      matmul_tma_split<T, Tile, TRANS_A, TRANS_B, V>(map_a, map_b, M, N, K, splits, ws, first, step, smem)
+ *      matmul_tma_joint<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, ws, joined, sms, smem, tail)
  *
  * where it called matmul_task or matmul_split_task: tiles first, first + step, ... of all, so that the loads of a
  * tile run under the tail of the one before.  Rows and columns at the edge of C, and K, may be any size, K >= 1.
@@ -36,7 +37,11 @@
  * In pairs (S...p) two blocks of a cluster take tiles one above the other, which multiply the same part of B: each
  * block loads every other box of it into both.  A stage is empty when the warps of both blocks are done with it.
  * Without that 128x128 tiles ask for more than the 48 bytes a clock that L2 gives a multiprocessor.  An even number of
- * rows of tiles; the kernel has __cluster_dims__(2, 1, 1); first is blockIdx.x and step gridDim.x, an even number.
+ * rows of tiles, or the last ones multiply what nobody wants; the kernel has __cluster_dims__(2, 1, 1); first is
+ * blockIdx.x and step gridDim.x, an even number.
+ *
+ * Jointly (S...pN) N pairs of blocks have a tile's K in parts, where tiles are too few for the multiprocessors.  Each
+ * finishes some of its columns, whose sums the others leave for it in L2.
  *
  * So that a tail does not wait for memory, its reads start EARLY steps before its products end, as many as there are
  * registers left. */
@@ -49,14 +54,15 @@
 /* ---- tile shapes -------------------------------------------------------- */
 
 /* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns. */
-template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false>
+template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false, int PARTS_ = 1>
 struct STile {
-        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_;
+        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_, PARTS = PARTS_;
         static constexpr bool PAIR = PAIR_;
+        static constexpr int WHOLE_M = PAIR ? 2 * BM : BM, WHOLE_N = BN;        /* if they divide C no tile is cut */
         static constexpr int MINB = 1, THREADS = 128 * 3;
         static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
-        static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8;
+        static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
         static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128;   /* a warp's for its tail; where they begin */
         static constexpr int SMEM = PANELS + 8 * PANEL;
         static constexpr bool SIMT = false;
@@ -75,6 +81,9 @@ typedef STile<128, 192, 1, 5> S128x192t;
 /* The same in pairs. */
 typedef STile<128, 128, 1, 6, 0, true> S128x128p;
 typedef STile<128, 192, 1, 5, 0, true> S128x192p;
+/* Jointly. */
+typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
+typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
 
 /* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
 
@@ -88,6 +97,13 @@ struct NoSums { static constexpr bool ON = false; };
 
 /* C at (m, n), over the K-steps [kt0, kt1), at least one; split: which part of K that is. */
 struct Piece { int m, n, kt0, kt1, split; };
+
+/* Tile t; of pairs the rows of tiles are an even number. */
+template <class Tile>
+TGC_DEV TileAt tile_of(int t, int M, int N)
+{
+        return tile_at<Tile>(t, Tile::PAIR ? (M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * Tile::WHOLE_M : M, N);
+}
 
 template <class Tile>
 TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
@@ -104,7 +120,7 @@ struct TileWork {
                 const int t = first + i * step;
                 if (t >= end)
                         return false;
-                const TileAt at = tile_at<Tile>(t, M, N);
+                const TileAt at = tile_of<Tile>(t, M, N);
                 p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
                 return true;
         }
@@ -130,6 +146,43 @@ struct SplitWork {
         __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int i) const
         {
                 return { ws + (long)((first + i * step) / tiles()) * M * N, N };
+        }
+};
+
+/* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the first tiles' first
+ * part, and so on: the hardware starts them in an order of its own, and a tile's wait for each other, so that those that
+ * run could wait for others that have no place. */
+template <class Tile, class Tail>
+struct JointWork {
+        typedef Tail End;
+        int M, N, K;
+        float *ws;                      /* for each tile its columns of each part, as each of the others sends them */
+        int *joined;                    /* pairs that have started; for each tile, blocks that had sent theirs, ever */
+        int sms, *pair;                 /* which we are, in shared memory of the cluster's first block */
+        const Tail &tail;
+
+        __device__ __forceinline__ bool in_order() const { return (int)gridDim.x <= sms; }
+        /* One thread of that block, before the cluster meets.  The last pair to start leaves 0. */
+        __device__ __forceinline__ void start() const
+        {
+                pdl_wait();
+                *pair = atomicAdd(joined, 1);
+                if (*pair == (int)gridDim.x / 2 - 1)
+                        *joined = 0;
+        }
+        __device__ __forceinline__ bool get(int i, Piece &p, int &tile) const
+        {
+                const int at = in_order() ? (int)blockIdx.x / 2 : ld_cluster(pair, 0), steps = k_steps<Tile>(K);
+                tile = at / Tile::PARTS * 2 + (int)cluster_rank();
+                const TileAt c = tile_of<Tile>(tile, M, N);
+                p.m = c.m, p.n = c.n, p.split = at % Tile::PARTS;
+                p.kt0 = steps * p.split / Tile::PARTS, p.kt1 = steps * (p.split + 1) / Tile::PARTS;
+                return i == 0;
+        }
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                int tile;
+                return get(i, p, tile);
         }
 };
 
@@ -219,21 +272,36 @@ struct Loader {
                 }
         }
 
-        /* One thread. */
+        __device__ __forceinline__ void load_b(const Ring<Tile> &ring, const Piece &p, int kt) const
+        {
+                Mbar *bar = ring.full(ring.stage);
+                mbarrier_expect_tx(bar, Tile::STAGE);
+                load<TRANS_B, Tile::BN / 64, Tile::PAIR>(ring.b(), b, bar, p.n, kt * 64,
+                                                         Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
+        }
+
+        /* One thread.  Of the first stages B comes before the kernel before has ended: where the caller has not waited
+         * for that, it makes A and what the tail reads, but not B. */
         template <class Work>
         __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
         {
                 Piece p;
+                Ring<Tile> first = ring;
                 fence_tensormap(a);
                 fence_tensormap(b);
+                int ahead = work.get(0, p) ? p.kt1 - p.kt0 : 0;
+                ahead = ahead < Tile::STAGES ? ahead : Tile::STAGES;
+                for (int k = 0; k < ahead; k++, first.next())
+                        load_b(first, p, p.kt0 + k);
+                pdl_wait();
                 for (int i = 0; work.get(i, p); i++)
-                        for (int kt = p.kt0; kt < p.kt1; kt++) {
+                        for (int kt = p.kt0; kt < p.kt1; kt++, ahead--) {
+                                if (ahead <= 0) {
+                                        ring.wait_empty();
+                                        load_b(ring, p, kt);
+                                }
                                 Mbar *bar = ring.full(ring.stage);
-                                ring.wait_empty();
-                                mbarrier_expect_tx(bar, Tile::STAGE);
                                 load<!TRANS_A, Tile::BM / 64, false>(ring.a(), a, bar, p.m, kt * 64, 0);
-                                load<TRANS_B, Tile::BN / 64, Tile::PAIR>(ring.b(), b, bar, p.n, kt * 64,
-                                                                         Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
                                 ring.next();
                         }
         }
@@ -440,7 +508,7 @@ struct PairTail {
         static constexpr int STORES = TailStores<Tail>::N;
         static __device__ __forceinline__ constexpr int width(int k) { return TailStores<Tail>::width(k); }
         static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
-        static constexpr int FRAGMENTS = WORDS <= 16 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
+        static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
         /* Chunks of store k in a row of the panel, and the first of them. */
         static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
@@ -659,22 +727,25 @@ TGC_DEV constexpr int end_of()
         return BY_TRADING;
 }
 
+template <class Tile>
+TGC_DEV constexpr bool is_whole(int M, int N) { return M % Tile::WHOLE_M == 0 && N % Tile::WHOLE_N == 0; }
+
 template <class Tile, int MI, int SPARE, class Tail, int HOW = end_of<Tile, Tail>()>
 struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
-                : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+                : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
 struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
                 : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (threadIdx.x / 32 - 4) * Tile::PANEL,
-                                                       row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+                                                       row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
 struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
                 : PairTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (threadIdx.x / 32 - 4) * Tile::PANEL,
-                                                       row0, col0, M, N, M % Tile::BM == 0 && N % Tile::BN == 0) {}
+                                                       row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 
 /* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the
@@ -754,6 +825,94 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
         }
 }
 
+/* ---- jointly ------------------------------------------------------------------- */
+
+template <class Tile>
+struct PartOf : Tile { static constexpr int BN = Tile::BN / Tile::PARTS; };
+
+/* Until all n blocks that call it have: what they wrote before is to be seen after.  One thread; n a power of two, and
+ * the count always a multiple of it before and after. */
+TGC_DEV void join_blocks(int *joined, int n)
+{
+        __threadfence();
+        const int end = (atomicAdd(joined, 1) | (n - 1)) + 1;
+#ifdef TGC_BOUNDED
+        for (const long long from = clock64(); load_acquire(joined) - end < 0; )
+                if (clock64() - from > 4000000000LL)
+                        __trap();
+#else
+        while (load_acquire(joined) - end < 0) { }
+#endif
+}
+
+/* A thread has the same places of all tiles, so what one sends its like receives; neighbours' 16 bytes are neighbours. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
+TGC_DEV void wgmma_joint(Ring<Tile> ring, const Work &work)
+{
+        constexpr int MI = Tile::WM / 64, PARTS = Tile::PARTS, WIDE = Tile::BN / PARTS, J = WIDE / 8;
+        constexpr int SPARE = 8, EACH = 256 * 4;                /* floats of all threads */
+        static_assert(Tile::SHARE == 2 && Tile::PAIR && WIDE % 32 == 0 && (PARTS & (PARTS - 1)) == 0, "parts of columns");
+        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+        const int row0 = consumer * Tile::WM + warp * 16, at = ((int)threadIdx.x - 128) * 4;
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
+                                    + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        float acc[MI][Tile::BN / 8][4], own[MI][J][4], none[MI][4];
+        Piece p;
+        int tile;
+        work.get(0, p, tile);
+        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0);
+        wgmma_wait<0>();
+#pragma unroll
+        for (int m = 0; m < MI; m++)
+                wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+
+        /* for part `to`, from part `from` of the others */
+        float *const all = work.ws + (long)tile * (PARTS * (PARTS - 1) * MI * J * EACH) + at;
+        auto place = [&](int to, int from) {
+                return all + (to * (PARTS - 1) + from - (from > to)) * (MI * J * EACH);
+        };
+#pragma unroll
+        for (int q = 0; q < PARTS; q++) {
+                float *const to = place(q, p.split);
+#pragma unroll
+                for (int i = 0; i < MI * J; i++) {
+                        float (&x)[4] = acc[i / J][q * J + i % J];
+                        if (q != p.split) {
+                                *(float4 *)(to + i * EACH) = make_float4(x[0], x[1], x[2], x[3]);
+                        } else {
+#pragma unroll
+                                for (int k = 0; k < 4; k++)
+                                        own[i / J][i % J][k] = x[k];
+                        }
+                }
+        }
+        const int col0 = p.n + p.split * WIDE;
+        Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.tail, ring.smem, p.m + row0, col0, work.M, work.N);
+        ends.start();
+        bar_sync(1, 256);
+        if (threadIdx.x == 128)
+                join_blocks(work.joined + 1 + tile, PARTS);
+        bar_sync(1, 256);
+#pragma unroll
+        for (int i = 0; i < MI * J; i++) {
+                float sum[4];
+#pragma unroll
+                for (int q = 0; q < PARTS; q++) {
+                        float (&x)[4] = own[i / J][i % J];
+                        float4 y = make_float4(x[0], x[1], x[2], x[3]);
+                        if (q != p.split)
+                                y = __ldcg((const float4 *)(place(p.split, q) + i * EACH));
+                        sum[0] = q ? sum[0] + y.x : y.x, sum[1] = q ? sum[1] + y.y : y.y;
+                        sum[2] = q ? sum[2] + y.z : y.z, sum[3] = q ? sum[3] + y.w : y.w;
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                        own[i / J][i % J][k] = sum[k];
+        }
+        ends.run(own);
+}
+
 /* ---- all together ------------------------------------------------------------ */
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
@@ -789,7 +948,11 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 __syncwarp();
         } else {
                 setmaxnreg_inc<REGS>();
-                wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N, rows);
+                pdl_wait();
+                if constexpr (Tile::PARTS > 1)
+                        wgmma_joint<T, Tile, TRANS_A, TRANS_B>(ring, work);
+                else
+                        wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N, rows);
         }
         __syncthreads();
         if (Tile::PAIR)
@@ -807,6 +970,19 @@ TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, 
 {
         const TileWork<Tile, Tail> work = { M, N, K, first, matmul_tiles<Tile>(M, N), step, tail };
         matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work, rows);
+}
+
+/* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <= ceil(K / 64).
+ * joined: 0 at the start of the program, then left to kernels of as many parts, an int more than tiles; ws:
+ * (PARTS - 1) * BM * BN floats for each tile; sms: multiprocessors, or 0. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Tail>
+TGC_DEV void matmul_tma_joint(const void *map_a, const void *map_b, int M, int N, int K, float *ws, int *joined, int sms,
+                              char *smem, const Tail &tail)
+{
+        const JointWork<Tile, Tail> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), tail };
+        if (threadIdx.x == 0 && cluster_rank() == 0 && !work.in_order())
+                work.start();
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, smem, work, NoSums());
 }
 
 /* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */

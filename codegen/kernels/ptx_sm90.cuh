@@ -206,6 +206,15 @@ TGC_DEV void st_cluster(float *p, unsigned rank, float x)
                      :: "r"(smem_addr(p)), "r"(rank), "f"(x) : "memory");
 }
 
+/* What block `rank` of the cluster has at the place of p. */
+TGC_DEV int ld_cluster(const int *p, unsigned rank)
+{
+        int x;
+        asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %1, %2; ld.shared::cluster.s32 %0, [r]; }"
+                     : "=r"(x) : "r"(smem_addr(p)), "r"(rank) : "memory");
+        return x;
+}
+
 /* True in exactly one lane of the warp. */
 TGC_DEV bool elect_one()
 {

@@ -27,9 +27,9 @@
 #include "hopper.h"
 #include "matmul_sm90.cuh"
 
-#define TILE90(name, bm, bn, share, stages, threads, smem, ps, ta) \
+#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
-                      && name::THREADS == threads && name::SMEM == smem, #name);
+                      && name::PARTS == parts && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/matmul_tiles_sm90.def"
 #undef TILE90
 
@@ -191,8 +191,19 @@ struct Spread {
 
 /* ---- kernels --------------------------------------------------------------------- */
 
-/* a, b: maps.  n: splits.  sums: parts of A's row sums. */
-struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; };
+/* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
+struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; int *joined; };
+
+/* One launch does it all. */
+template <class T, class Tile, bool TA, bool TB, class Tail>
+TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
+{
+        if constexpr (Tile::PARTS > 1)
+                matmul_tma_joint<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
+        else
+                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       tail);
+}
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
 TGC_DEV void one(const Args &g)
@@ -203,15 +214,13 @@ TGC_DEV void one(const Args &g)
         const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
                                                                        (const T *)g.ws, g.N };
         if constexpr (MODE == PERSISTENT || MODE == WIDE)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, tail);
+                whole<T, Tile, TA, TB>(g, smem, tail);
         else if constexpr (adds(MODE))
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, added);
+                whole<T, Tile, TA, TB>(g, smem, added);
         else if constexpr (MODE == HALVES)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem,
-                                                       Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem, Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
         else if constexpr (MODE == SPREAD)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem,
-                                                       Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem, Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED)
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, tail,
                                                        RowSums{ g.sums });
@@ -243,9 +252,10 @@ static int sms;         /* multiprocessors */
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
 void launch(Args g, int n, cudaStream_t s)
 {
-        const int tiles = ((g.M + Tile::BM - 1) / Tile::BM) * ((g.N + Tile::BN - 1) / Tile::BN);
+        const int rows = (g.M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * (Tile::WHOLE_M / Tile::BM);
+        const int tiles = rows * ((g.N + Tile::BN - 1) / Tile::BN);
         const bool split = MODE == SPLIT || MODE == SUMMED_SPLIT;
-        const int fit = split || !n ? sms : n, work = split ? tiles * n : tiles;
+        const int work = (split ? tiles * n : tiles) * Tile::PARTS, fit = Tile::PARTS > 1 ? work : split || !n ? sms : n;
         const int smem = Tile::SMEM + (MODE == SUMMED || MODE == SUMMED_SPLIT ? ROW_SUMS_SMEM : 0);
         void (*k)(Args);
         if constexpr (Tile::PAIR)
@@ -307,10 +317,16 @@ template <> struct IsHalf<f16> { static constexpr bool is = true; };
 
 /* Weights of a few copies, so that as in a model L2 has not those of the launch that comes. */
 enum { COPIES = 16, COPIES_BYTES = 200 << 20 };
-struct Data { void *a, *b, *c, *map_a, *map_b[COPIES]; int copies; float *ws, *sums, *err; size_t ws_bytes; };
+struct Data { void *a, *b, *c, *map_a, *map_b[COPIES]; int copies; int *joined; float *ws, *sums, *err; size_t ws_bytes; };
+enum { TILES = 4096, PROMPT = 2048 };
 
-/* Parts of the sums of A's rows: as many as the narrowest tiles across N, of at most 16 splits. */
-static long sums_most(Problem p) { return ((p.N + 127) / 128) * 16L * p.M; }
+/* Parts of the sums of A's rows, as many as the narrowest tiles across N, of at most 16 splits; or what up to four parts of
+ * K send each other. */
+static long sums_most(Problem p)
+{
+        const long sums = ((p.N + 127) / 128) * 16L * p.M, parts = (p.N + 255) / 256 * 256L * ((p.M + 255) / 256 * 256) * 3;
+        return p.M <= PROMPT && parts > sums ? parts : sums;
+}
 
 /* Behind A's rows the map has others, of NaN, as a prompt that is shorter than a program's longest has. */
 template <class T>
@@ -324,6 +340,8 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
         CUDA(cudaMalloc(&d.b, nb * 2 * d.copies));
         CUDA(cudaMalloc(&d.c, nc * 2 + GUARD));
         CUDA(cudaMalloc(&d.ws, ws_bytes + GUARD));
+        CUDA(cudaMalloc(&d.joined, TILES * sizeof(int)));
+        CUDA(cudaMemset(d.joined, 0, TILES * sizeof(int)));
         CUDA(cudaMalloc(&d.sums, sums_most(p) * sizeof(float)));
         CUDA(cudaMalloc(&d.err, places * sizeof(float)));
         fill_normal<<<1024, 256>>>((T *)d.a, na, seed);
@@ -346,6 +364,7 @@ static void data_free(Data *d)
         for (int i = 0; i < d->copies; i++)
                 cudaFree(d->map_b[i]);
         cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
+        cudaFree(d->joined);
 }
 
 /* Poison the outputs, so that what is not written shows. */
@@ -484,6 +503,13 @@ struct Test {
         TEST(T, S256x128, TA, TB, MODE, M, N, K, n) TEST(T, S128x128, TA, TB, MODE, M, N, K, n) \
         TEST(T, S128x128t, TA, TB, MODE, M, N, K, n) TEST(T, S128x192t, TA, TB, MODE, M, N, K, n)
 
+/* With rows of tiles that are not even, columns that end before a part's begin. */
+#define JOINT(Tile, PARTS) \
+        TEST(bf16, Tile, 0, 1, PERSISTENT, 1, 512, 64 * PARTS, 0) TEST(bf16, Tile, 0, 0, ADDED, 128, 1024, 1024, 0) \
+        TEST(bf16, Tile, 0, 1, ADDED, 384, 768, 1000, 132) TEST(f16, Tile, 1, 1, TWICE, 504, 1096, 520, 0) \
+        TEST(f16, Tile, 0, 1, WIDE_ADDED, 511, 2056, 520, 0) TEST(bf16, Tile, 0, 1, WIDE, 256, 256, 520, 0) \
+        TEST(bf16, Tile, 0, 1, HALVES, 384, 768, 1000, 132) TEST(f16, Tile, 0, 0, SPREAD, 504, 1096, 520, 0)
+
 static const Test tests[] = {
         ALL_SIDES(PERSISTENT, 128, 256, 64, 0)                  /* one step, one tile */
         ALL_SIDES(PERSISTENT, 128, 256, 192, 0)                 /* a few stages */
@@ -528,6 +554,8 @@ static const Test tests[] = {
         TEST(bf16, S128x192p, 1, 0, SUMMED, 1000, 1032, 520, 4)
         TEST(bf16, S128x192p, 1, 0, SUMMED_SPLIT, 240, 264, 1000, 5)
         TEST(bf16, S128x192t, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
+        JOINT(S128x128p2, 2) JOINT(S128x128p4, 4)
+        TEST(bf16, S128x128p4, 0, 1, PERSISTENT, 511, 3072, 520, 0)     /* more than run at once */
 };
 enum { N_TESTS = sizeof tests / sizeof *tests };
 
@@ -543,7 +571,7 @@ static size_t ws_bytes(Mode mode, Problem p, int n)
 
 static Args args_of(const Data &d, Problem p, int copy)
 {
-        return { d.map_a, d.map_b[copy % d.copies], d.c, d.ws, d.sums, p.M, p.N, p.K, 0 };
+        return { d.map_a, d.map_b[copy % d.copies], d.c, d.ws, d.sums, p.M, p.N, p.K, 0, d.joined };
 }
 
 /* The largest difference of a sum of A's row from a float64 one, of K normal numbers. */
@@ -670,8 +698,10 @@ static const Way ways_10[] = { WAYS(1, 0, PERSISTENT, 0) WAYS(1, 0, SPLIT, 2) WA
         WAY(S128x192t, 1, 0, SUMMED_SPLIT, 4) };
 
 static const Way ways_prompt[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0) WAYS(0, 1, SPLIT, 2)
-        WAYS(0, 1, SPLIT, 4) };
-enum { PROMPT = 2048, N_PROMPT = sizeof ways_prompt / sizeof *ways_prompt };
+        WAYS(0, 1, SPLIT, 4)
+        WAY(S128x128p2, 0, 1, PERSISTENT, 0) WAY(S128x128p4, 0, 1, PERSISTENT, 0)
+        WAY(S128x128p2, 0, 1, ADDED, 132) WAY(S128x128p4, 0, 1, ADDED, 132) };
+enum { N_PROMPT = sizeof ways_prompt / sizeof *ways_prompt };
 
 static const struct { const Way *way; int n; } ways[2][2] = {
         { { ways_00, sizeof ways_00 / sizeof *ways_00 }, { ways_01, sizeof ways_01 / sizeof *ways_01 } },

@@ -9,8 +9,11 @@
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
  * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T:
- * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2. */
-enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024 };
+ * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2.  ALONE_SMEM: no two
+ * blocks share a multiprocessor: a prompt's come while some are still busy (calls_next), and are not to gather on the
+ * others. */
+enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024,
+       ALONE_SMEM = 120 << 10 };
 
 typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
 
@@ -93,7 +96,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                         blocks = heads * ((T + 64 * t->groups - 1) / (64 * t->groups));
                 }
         b->include = "attention_sm90";
-        b->on90 = (On90){ t->threads, t->smem, dim_is_const(B) && dim_is_const(q->dim[1])
+        int smem = !e->g->sizes.v[SYM_T] && blocks <= SMS && t->smem < ALONE_SMEM ? ALONE_SMEM : t->smem;
+        b->on90 = (On90){ t->threads, smem, dim_is_const(B) && dim_is_const(q->dim[1])
                         ? arena_fmt(e->tmp, "%lld", (long long)blocks)
                         : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B), (long long)q->dim[2].n,
                                     dim_grid(e, q->dim[1]), 64 * t->groups), 0, false };

@@ -37,6 +37,7 @@ typedef struct Functor {
         Ref  root;              /* tail: the anchor's output that arrives as v; head: the value to deliver; map: 0 */
         Ref  result;            /* of a tail that hands a value back in v; else 0 */
         bool head;
+        bool puts;              /* a tail whose 16-bit results `out` stores: of tiles, by TailStores in kernels/tgc.cuh */
         Type shape;             /* of the domain: rows are all but what makes up n */
         int64_t n;              /* columns */
         Dim  rows;

@@ -113,7 +113,7 @@ static void emit_stores(F *f, int depth, Ref r)
                 f->row_reads += units;
                 LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
                      name);
-        } else if (ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
+        } else if (f->f->puts && ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
                 if (f->stores < 2)
                         f->width[f->stores] = pair_width(&f->dom[d]);
                 LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col, src);

@@ -321,7 +321,9 @@ static void matmul(Emit *e, const Group *gr)
         }
         mat_of(e, &b, n->in[0], lead, &a);
         mat_of(e, &b, n->in[1], lead, &w);
-        FunctorText tail = build_functor(&b, &gr->tail[0], "tail");
+        Functor puts = gr->tail[0];
+        puts.puts = true;
+        FunctorText tail = build_functor(&b, &puts, "tail");
         double products = 2.0 * (double)b_most * (double)m_most * (double)N * (double)k_most;
         b.flops += products;
         b.bytes += (double)b_most * ((double)m_most * (double)k_most + (double)N * (double)k_most) * dt_size[a.dt];

@@ -126,6 +126,7 @@ check() {
         for m in gated keys; do
                 try "check $m.lua" $tgc check tests/e2e/check/$m.lua --greedy 60 --device cuda
         done
+        try "check weighted.lua" $tgc check tests/e2e/check/weighted.lua --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do
                         for o in 3 0; do

@@ -205,7 +205,8 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                         text_add(t, "        TGC_SMEM(smem);\n");
                 put_waits(e, p->waits, t);
         } else {
-                text_add(t, "void \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt");
+                text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
+                         !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
                 for (int i = 0; i < p->n_args; i++)
                         text_add(t, ", arg[%d]", i + 1);
                 text_add(t, " };\n");

@@ -21,7 +21,7 @@ typedef struct CpuDevice {
 } CpuDevice;
 
 static const char *const flags[] = {
-        "-O3", "-march=native", "-std=gnu11", "-fopenmp",
+        "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp",
         "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w", 0
 };
 

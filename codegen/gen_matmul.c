@@ -387,7 +387,7 @@ static void matmul(Emit *e, const Group *gr)
                 s.bytes = b.bytes;
                 const char *ws = arg_work(e, &s.args, work, "float", "parts");
                 if (t90 && splits90 == 1) {     /* there one launch does it all */
-                        build_functor(&s, &gr->tail[0], "tail");
+                        build_functor(&s, &puts, "tail");
                         build_line(&s, "\1_tail tail = { a };");
                 }
                 if (t90)

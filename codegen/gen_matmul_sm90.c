@@ -157,6 +157,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
+        const char *waits = b->waits ? ", true" : "";
         if (t->parts > 1) {
                 int64_t sent = joint_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
                 int counts = work_keep(e, DIM(SMS), 4, t->parts == 2 ? "joined2" : "joined4");
@@ -164,14 +165,14 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
                 b->on90.cluster = 2;
                 b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2, dim_grid(e, p->rows),
                                          2 * t->bm);
-                build_line(b, "matmul_tma_joint%s>(a.%s, a.%s, %s, %lld, %lld, a.%s, a.%s, rt->sms, smem, tail);", how,
-                           ma, mw, M, N, K, ws, arg_work(e, &b->args, counts, "int", "joined"));
+                build_line(b, "matmul_tma_joint%s%s>(a.%s, a.%s, %s, %lld, %lld, a.%s, a.%s, rt->sms, smem, tail);", how,
+                           waits, ma, mw, M, N, K, ws, arg_work(e, &b->args, counts, "int", "joined"));
         } else if (splits > 1)
-                build_line(b, "matmul_tma_split%s, 4>(a.%s, a.%s, %s, %lld, %lld, %d, a.%s, tile, "
-                              "(int)gridDim.x, smem%s);", how, ma, mw, M, N, K, splits, ws, rows);
+                build_line(b, "matmul_tma_split%s, 4%s>(a.%s, a.%s, %s, %lld, %lld, %d, a.%s, tile, "
+                              "(int)gridDim.x, smem%s);", how, waits, ma, mw, M, N, K, splits, ws, rows);
         else
-                build_line(b, "matmul_tma_persistent%s>(a.%s, a.%s, %s, %lld, %lld, tile, (int)gridDim.x, smem, "
-                              "tail%s);", how, ma, mw, M, N, K, rows);
+                build_line(b, "matmul_tma_persistent%s%s>(a.%s, a.%s, %s, %lld, %lld, tile, (int)gridDim.x, smem, "
+                              "tail%s);", how, waits, ma, mw, M, N, K, rows);
         text_add(&b->body, "#else\n");
         if (b->waits)
                 build_line(b, "pdl_wait();");

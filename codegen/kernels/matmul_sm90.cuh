@@ -451,7 +451,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                 Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
                 const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < EARLY ? 0 : steps - EARLY;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
-                asm volatile("" : "+r"(more));
+                asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
                 const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
                 const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;
                 float sums[MI][4];

@@ -8,9 +8,9 @@
  * Free is a function of one value that only elementwise gradients read, when that value is
  * read by them as well (SwiGLU's silu): always done.  Nearly free is the product of two such values, when it is large
  * and only a weight's gradient reads it (SwiGLU's other factor times silu): the kernel of those gradients stores it
- * on its way, which costs a write and saves an activation per layer.  Cheap are elementwise ops and norms: they run at
- * the speed of memory, and what they read is kept anyway, or cheap itself.  Chosen by --recompute: it
- * trades a few percent of time for the memory of one activation per op and layer. */
+ * on its way, which costs a write and saves an activation per layer.  (Where keep_slope.c came first neither is left.)
+ * Cheap are elementwise ops and norms: they run at the speed of memory, and what they read is kept anyway, or cheap
+ * itself.  Chosen by --recompute: it trades a few percent of time for the memory of one activation per op and layer. */
 #include "../compiler.h"
 #include <string.h>
 

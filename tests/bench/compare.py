@@ -1,10 +1,12 @@
 """compare.py: whole workloads, tgc next to PyTorch, on one GPU in one run.
 
-    python3 tests/bench/compare.py --tgc build/tgc [--only NAME,...] [--modes MODE,...] [--quick] [--out DIR]
+    python3 tests/bench/compare.py --tgc build/tgc [--only NAME,...] [--modes MODE,...] [--quick] [--once] [--out DIR]
 
 Prints a table and writes compare.csv, results.json and SVG charts to DIR after every workload, so that a run that is
-cut short loses nothing.  Each side's time is a mean over many steps or tokens in a row; PyTorch's is its fastest
-mode's.  The ceilings are measured first: a copy's bytes a second and the FLOPs a second of an 8192^3 bf16 product.
+cut short loses nothing.  Each side's time is the median of three rounds; a round is the mean over steps or tokens in a
+row, as many for both sides, after warm-up.  Rounds of tgc (a process each) and of PyTorch's first mode are in turn,
+those of its other modes follow; the fastest mode counts.  Times at other contexts are one round of each side.  The
+ceilings are measured first: a copy's bytes a second and the FLOPs a second of an 8192^3 bf16 product.
 Needs torch, and nothing else that Python does not have.
 """
 import argparse
@@ -12,6 +14,7 @@ import contextlib
 import csv
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -23,6 +26,7 @@ import torch_models
 from torch_models import Shape
 
 MODES = ("eager", "compile", "graphs")
+ROUNDS = 3
 
 
 @dataclass
@@ -38,6 +42,15 @@ class Workload:
     tokens: int = 64            # train: of a window; decode: of the prompt
     contexts: tuple = ()        # decode: also after so many tokens
     modes: tuple = MODES        # in the order of trying, the fastest first by experience
+
+    def prompt(self, tokens):
+        return [] if self.kind == "train" else ["--prompt-tokens", str(tokens)]
+
+    def steps(self, tokens, quick):
+        """Of a round: steps, or tokens after `tokens` others, as the context holds them with tgc's warm-up."""
+        n = 20 if self.kind == "train" and self.batch * self.tokens > 4096 else 200
+        n = n if self.kind == "train" else min(n, self.shape.ctx - tokens - 4)
+        return max(3, n // 5) if quick else n
 
     def flags(self):
         f = ["--dtype", self.dtype, "-b", str(self.batch), f"--{self.kind}"]
@@ -88,8 +101,8 @@ WORKLOADS = (
 class Row:
     """What was measured of a workload; what could not be says why in errors."""
     w: Workload
-    tgc: dict = field(default_factory=dict)     # ms, cold_s, warm_s, memory_bytes, contexts, kernels, load
-    torch: dict = field(default_factory=dict)   # mode: ms, first_s, memory_bytes, contexts
+    tgc: dict = field(default_factory=dict)     # ms, rounds, cold_s, warm_s, memory_bytes, contexts, kernels, load
+    torch: dict = field(default_factory=dict)   # mode: ms, rounds, first_s, memory_bytes, contexts
     errors: list = field(default_factory=list)
 
     def best(self):
@@ -147,45 +160,81 @@ class Compare:
         row.errors.append(f"tgc bench {w.model} {' '.join(w.flags())} {' '.join(more)}: {why}")
         return None
 
-    def measure_tgc(self, row):
-        w = row.w
-        prompt = [] if w.kind == "train" else ["--prompt-tokens", str(w.tokens)]
-        reps = 200 if w.kind == "decode" or w.batch * w.tokens < 4096 else 20
-        reps = max(3, reps // 5) if self.a.quick else reps
-        torch_models.clean()
-        with contextlib.nullcontext(self.a.cache) if self.a.cache else tempfile.TemporaryDirectory() as cache:
-            first = self.bench(row, cache, "-r", str(reps), "--kernels", *prompt)
-            if not first:
-                return
-            t = row.tgc
-            t.update(ms=first[w.kind]["mean_ms"], bench=first[w.kind], cold_s=first["compile_s"] + first["open_s"],
-                     load=first["load"], memory_bytes=first["memory_bytes"])
-            t["kernels"] = [k for name in ("step", "update", "decode") for k in first.get(name + "_kernels", [])]
-            again = () if self.a.once else w.contexts or (w.tokens,)
-            for c in again if self.time_left() else ():
-                n = reps if w.kind == "train" else min(reps, w.shape.ctx - c - 4)
-                r = self.bench(row, cache, "-r", str(n), *(["--prompt-tokens", str(c)] if prompt else []))
-                if r:
-                    t["warm_s"] = r["compile_s"] + r["open_s"]
-                    t.setdefault("contexts", {})[c] = r[w.kind]["mean_ms"]
+    def round_tgc(self, row, cache):
+        """One process: its mean is a round; the first one says where the time goes too.  False: it failed."""
+        w, t = row.w, row.tgc
+        first = "rounds" not in t
+        r = self.bench(row, cache, "-r", str(w.steps(w.tokens, self.a.quick)), *w.prompt(w.tokens),
+                       *(["--kernels"] if first else []))
+        if not r:
+            return False
+        load = r["compile_s"] + r["open_s"]
+        if first:
+            t.update(bench=r[w.kind], cold_s=load, load=r["load"], memory_bytes=r["memory_bytes"])
+            t["kernels"] = [k for name in ("step", "update", "decode") for k in r.get(name + "_kernels", [])]
+        else:
+            t["warm_s"] = load
+        add_round(t, r[w.kind]["mean_ms"])
+        return True
+
+    def context_tgc(self, row, cache, c):
+        r = self.bench(row, cache, "-r", str(row.w.steps(c, self.a.quick)), *row.w.prompt(c))
+        if r:
+            row.tgc.setdefault("contexts", {})[c] = r[row.w.kind]["mean_ms"]
 
     # ---- PyTorch ----
 
-    def measure_torch(self, row):
+    def modes(self, w):
+        return [m for m in w.modes if m in self.a.modes or "first" in self.a.modes and m == w.modes[0]]
+
+    def peer(self, row, mode):
+        """Its model, ready for rounds, or None and an error in the row."""
         w = row.w
-        for mode in w.modes:
-            if not (mode in self.a.modes or "first" in self.a.modes and mode == w.modes[0]) or not self.time_left():
-                continue
-            try:
-                if w.kind == "train":
-                    n = 10 if w.batch * w.tokens > 4096 else 50
-                    r = torch_models.train(w.shape, w.batch, w.tokens, w.dtype, mode, 2 if self.a.quick else n)
-                else:
-                    r = torch_models.decode(w.shape, w.batch, w.tokens, w.contexts if mode == w.modes[0] else (), w.dtype, mode,
-                                            20 if self.a.quick else 100)
-                row.torch[mode] = r
-            except Exception as e:      # out of memory, a compiler that fails: the others are measured still
-                row.errors.append(f"PyTorch {mode}: {type(e).__name__}: {str(e)[:300]}")
+        with tried(row, mode):
+            if w.kind == "train":
+                return torch_models.train(w.shape, w.batch, w.tokens, w.dtype, mode)
+            return torch_models.decode(w.shape, w.batch, w.tokens, w.dtype, mode)
+
+    def round_torch(self, row, mode, peer):
+        with tried(row, mode):
+            ms = peer.ms(row.w.steps(row.w.tokens, self.a.quick), row.w.tokens)
+            t = row.torch.setdefault(mode, {"first_s": peer.first_s})
+            add_round(t, ms)
+            t["memory_bytes"] = torch.cuda.max_memory_allocated()
+
+    def context_torch(self, row, mode, peer, c):
+        with tried(row, mode):
+            ms = peer.ms(row.w.steps(c, self.a.quick), c)
+            row.torch[mode].setdefault("contexts", {})[c] = ms
+
+    # ---- both ----
+
+    def in_turn(self, row, cache, mode):
+        """Rounds of tgc and of a mode of PyTorch's, or of tgc alone without one."""
+        peer, runs = self.peer(row, mode) if mode else None, True
+        for _ in range(ROUNDS):
+            runs = runs and self.round_tgc(row, cache)
+            if peer:
+                self.round_torch(row, mode, peer)
+        for c in () if self.a.once else row.w.contexts:
+            if runs and self.time_left():
+                self.context_tgc(row, cache, c)
+            if mode in row.torch and self.time_left():
+                self.context_torch(row, mode, peer, c)
+
+    def alone(self, row, mode):
+        peer = self.peer(row, mode)
+        for _ in range(ROUNDS if peer else 0):
+            self.round_torch(row, mode, peer)
+
+    def measure(self, row):
+        modes = self.modes(row.w) or [None]
+        torch_models.clean()
+        with contextlib.nullcontext(self.a.cache) if self.a.cache else tempfile.TemporaryDirectory() as cache:
+            self.in_turn(row, cache, modes[0])
+        for mode in modes[1:]:
+            if self.time_left():
+                self.alone(row, mode)
         torch_models.clean()
 
     # ---- reports ----
@@ -217,6 +266,9 @@ class Compare:
         for x in lines:
             cells = (c.ljust(n) if i in (0, 3) else c.rjust(n) for i, (c, n) in enumerate(zip(x, width)))
             print("  ".join(cells).rstrip())
+        print(f"ms: of a step, or of a token of each sequence; the median of {ROUNDS} rounds on both sides, tgc's (a process "
+              f"each) and PyTorch's in turn\n    (its modes after the first alone), a round the mean of as many steps or "
+              f"tokens in a row")
         for r in self.rows:
             for e in r.errors:
                 print(f"{r.w.name}: {e}")
@@ -261,13 +313,27 @@ class Compare:
             row = Row(w)
             self.rows.append(row)
             begun = time.monotonic()
-            self.measure_tgc(row)
-            self.measure_torch(row)
+            self.measure(row)
             self.write()
             peer = ", ".join(f"{m} {r['ms']:.3f} ms" for m, r in row.torch.items())
             print(f"{w.name}: tgc {row.tgc.get('ms', 0):.3f} ms, {row.tgc.get('load')}; PyTorch {peer}; measured in "
                   f"{time.monotonic() - begun:.0f} s", *row.errors, sep="\n  ", flush=True)
         self.show()
+
+
+@contextlib.contextmanager
+def tried(row, mode):
+    """What fails, out of memory or a compiler, is told in the row: the others are measured still."""
+    try:
+        yield
+    except Exception as e:
+        why = f"PyTorch {mode}: {type(e).__name__}: {str(e)[:300]}"
+        row.errors += [] if why in row.errors else [why]        # of three rounds, once
+
+
+def add_round(side, ms):
+    side.setdefault("rounds", []).append(ms)
+    side["ms"] = statistics.median(side["rounds"])
 
 
 def label(kernel):
@@ -280,13 +346,14 @@ def words(s):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=__doc__.split("\n\n")[2],
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tgc", default="build/tgc", help="the program")
     p.add_argument("--only", type=words, help="workloads whose names contain one of these")
     p.add_argument("--modes", type=words, default=MODES,
                    help="PyTorch's: eager, compile, graphs; first: each workload's fastest by experience")
-    p.add_argument("--quick", action="store_true", help="few repetitions")
-    p.add_argument("--once", action="store_true", help="tgc loads once: no warm load, no other contexts")
+    p.add_argument("--quick", action="store_true", help="few steps a round")
+    p.add_argument("--once", action="store_true", help="short: the same rounds, but no other contexts")
     p.add_argument("--budget", type=float, default=0, help="begin nothing new after so many seconds")
     p.add_argument("--cache", metavar="DIR", help="keep compiled kernels there; the first load is then no cold one")
     p.add_argument("--timeout", type=float, default=300, help="seconds for one tgc bench")

@@ -13,6 +13,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 COMPILE = {"compile": None, "graphs": "reduce-overhead"}
+WARM_UP = 5                         # steps or tokens before those that are timed
 
 
 @dataclass
@@ -205,11 +206,14 @@ def seconds(call, n, rounds=3):
     return sorted(took)[rounds // 2]
 
 
-def result(s, first):
-    return {"ms": s * 1e3, "first_s": first, "memory_bytes": torch.cuda.max_memory_allocated()}
+@dataclass
+class Peer:
+    """A model that has warmed up: ms(n, start) is one round of n steps, or of n tokens after `start`."""
+    ms: object
+    first_s: float              # of the first step or token: compiling
 
 
-def train(shape, B, T, dtype, mode, n):
+def train(shape, B, T, dtype, mode):
     clean()
     torch.manual_seed(0)
     with torch.device("cuda"):
@@ -227,14 +231,15 @@ def train(shape, B, T, dtype, mode, n):
         opt.step()
         opt.zero_grad(set_to_none=True)
 
-    first = seconds(step, 1, 1)
-    seconds(step, 4, 1)
-    return result(seconds(step, n), first)
+    def ms(n, start=0):
+        seconds(step, WARM_UP, 1)
+        return seconds(step, n, 1) * 1e3
+
+    return Peer(ms, seconds(step, 1, 1))
 
 
-@torch.no_grad()
-def decode(shape, B, prompt, contexts, dtype, mode, n):
-    """Milliseconds a token of each of B sequences after the prompt; "contexts" has those after others."""
+def decode(shape, B, prompt, dtype, mode):
+    """Rounds are milliseconds a token of each of B sequences."""
     clean()
     torch.manual_seed(0)
     torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
@@ -250,20 +255,19 @@ def decode(shape, B, prompt, contexts, dtype, mode, n):
         return model(token, at=at).argmax(-1)
     call = torch.compile(next_token, mode=COMPILE[mode], fullgraph=True) if mode in COMPILE else next_token
 
+    @torch.no_grad()
     def generate(start, k):
         token, at = torch.zeros(B, 1, dtype=torch.long, device="cuda"), torch.tensor([start], device="cuda")
         for _ in range(k):
             token, at = call(token, at).clone(), at + 1
 
-    def per_token(start, k, rounds=3):
-        return seconds(lambda: generate(start, k), 1, rounds) / k
+    def ms(n, start=prompt):
+        generate(start, WARM_UP)
+        return seconds(lambda: generate(start, n), 1, 1) / n * 1e3
 
-    model(torch.randint(0, shape.vocab, (B, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
-    first = per_token(prompt, 1, 1)
-    per_token(prompt, 8, 1)
-    out = result(per_token(prompt, n), first)
-    out["contexts"] = {c: per_token(c, min(n, shape.ctx - c)) * 1e3 for c in contexts}
-    return out
+    with torch.no_grad():
+        model(torch.randint(0, shape.vocab, (B, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
+    return Peer(ms, seconds(lambda: generate(prompt, 1), 1, 1))
 
 
 def ceilings():

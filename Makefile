@@ -23,6 +23,7 @@ MAIN     = cli/main.c
 OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o
 LIB      = $(BUILD)/libtgc_all.a
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/test_*.c)))
+TESTH   := $(sort $(wildcard tests/*.h))
 CUH     := $(sort $(wildcard codegen/kernels/*.cuh) $(wildcard codegen/kernels/emulate*.h))
 CPUH    := $(sort codegen/kernels/tgc.h $(wildcard codegen/kernels/cpu_*.h))
 MODELS  := $(sort $(wildcard models/*.lua))
@@ -53,7 +54,7 @@ $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
 
-$(BUILD)/tests/%: tests/%.c tests/test.h $(LIB)
+$(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
 

@@ -4,7 +4,7 @@
 #   kernels   every kernel family by itself, compiled by nvcc, against plain loops in double
 #   check     every model file, f32, bf16 and f16: logits, loss and gradients against the evaluator
 #   data      reference ids, logits and training runs (../shared/data, skipped where absent)
-#   memory    a session leaves device memory as it was, to the byte, and the runtime's other tests on the GPU
+#   memory    a session leaves device memory as it was, to the byte, and the sessions' other tests on the GPU
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
 #
 # TGC names another binary, JOBS how many cases run side by side (memory: alone).  Parts: cuda.sh BUILD PART..., `data`
@@ -149,8 +149,8 @@ data() {
 
 # In one process, so that what is left behind would show: after it ends the driver takes everything back.
 memory() {
-        [ -x "$build/tests/test_runtime" ] || { skip memory "test_runtime is not built"; return; }
-        LIMIT=500 try "memory and the runtime's tests on the GPU" "$build/tests/test_runtime" cuda
+        [ -x "$build/tests/test_session" ] || { skip memory "test_session is not built"; return; }
+        LIMIT=500 try "memory and the sessions' tests on the GPU" "$build/tests/test_session" cuda
         run_cases 1
 }
 

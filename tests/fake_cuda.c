@@ -1,5 +1,5 @@
 /* fake_cuda.c: a CUDA driver for one imaginary GPU, so that dev_cuda.c is tested
- * where there is none.  Built by test_runtime.c as libcuda.so.1, together with C
+ * where there is none.  Built by test_played_driver.c as libcuda.so.1, together with C
  * kernels that stand for what a cubin holds.
  *
  * Device addresses are host addresses plus a shift: whoever mixes the two crashes.

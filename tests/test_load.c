@@ -1,0 +1,284 @@
+/* test_load.c: what a session needs to begin: a compiler, the cache, NVRTC, a device, and a program that fits its plan. */
+#include "../runtime/cache.h"
+#include "../runtime/cuda_api.h"
+#include "hand_plan.h"
+
+/* ---- compiler and cache ---- */
+
+static int count_files(const char *dir, char *first, size_t cap)
+{
+        DIR *d = opendir(dir);
+        int n = 0;
+        for (struct dirent *x; d && (x = readdir(d)); )
+                if (*x->d_name != '.' && n++ == 0 && first)
+                        snprintf(first, cap, "%s/%s", dir, x->d_name);
+        if (d)
+                closedir(d);
+        return n;
+}
+
+TEST(cache_folder)
+{
+        static const char *const var[] = { "TGC_CACHE_DIR", "XDG_CACHE_HOME", "HOME" };
+        static const char *const want[] = { "/a", "/b/tgc", "/c/.cache/tgc", "" };
+        char *old[3], dir[64];
+        int bad = 0;
+        for (int i = 0; i < 3; i++)
+                old[i] = getenv(var[i]) ? strdup(getenv(var[i])) : 0;
+        setenv(var[0], "/a", 1);
+        setenv(var[1], "/b", 1);
+        setenv(var[2], "/c", 1);
+        for (int i = 0; i < 4; i++) {
+                cache_dir(dir, sizeof dir);
+                bad |= strcmp(dir, want[i]) != 0;
+                if (i < 3)
+                        unsetenv(var[i]);
+        }
+        for (int i = 0; i < 3; i++) {
+                old[i] ? setenv(var[i], old[i], 1) : unsetenv(var[i]);
+                free(old[i]);
+        }
+        CHECK(!bad);
+}
+
+TEST(cache_entries)
+{
+        static char dir[64], path[512];
+        CacheKey k;
+        char hex[33], other[33];
+        void *data;
+        size_t n;
+        Err e;
+
+        CHECK(!tmpdir_make(path, &e));
+        snprintf(dir, sizeof dir, "%.60s", path);
+        setenv("TGC_CACHE_DIR", dir, 1);
+        cache_key_begin(&k);
+        cache_key_text(&k, "ab");
+        cache_key_text(&k, "c");
+        cache_key_end(&k, hex);
+        cache_key_begin(&k);
+        cache_key_text(&k, "a");
+        cache_key_text(&k, "bc");
+        cache_key_end(&k, other);
+        CHECK(strlen(hex) == 32 && strcmp(hex, other));
+        CHECK(!cache_get(hex, &data, &n) && cache_put(hex, "value", 5) && cache_get(hex, &data, &n));
+        CHECK(n == 5 && !memcmp(data, "value", 5));
+        free(data);
+        CHECK(count_files(dir, path, sizeof path) == 1);
+        char *bytes;
+        size_t size;
+        CHECK(!file_read_text(path, 1 << 20, &bytes, &size, &e));
+        for (size_t i = 0; i < size; i++) {             /* damage of any byte is seen, and the entry goes */
+                bytes[i] ^= 1;
+                FILE *f = fopen(path, "wb");
+                CHECK(f && fwrite(bytes, 1, size, f) == size && !fclose(f));
+                CHECK_MSG(!cache_get(hex, &data, &n), "byte %zu", i);
+                CHECK(access(path, F_OK));
+                bytes[i] ^= 1;
+        }
+        free(bytes);
+        CHECK(cache_put(hex, "", 0) && cache_get(hex, &data, &n) && n == 0);
+        free(data);
+        tmpdir_remove(dir);
+        setenv("TGC_CACHE_DIR", "/dev/null/no", 1);     /* cannot be made: no cache, no failure */
+        CHECK(!cache_put(hex, "x", 1) && !cache_get(hex, &data, &n));
+        *cache_path ? setenv("TGC_CACHE_DIR", cache_path, 1) : unsetenv("TGC_CACHE_DIR");
+}
+
+TEST(cpu_object_is_cached_and_rebuilt)
+{
+        need(DEV_CPU);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        char path[600];
+        Err e;
+        Session *s = open_on(&p, DEV_CPU, 0);
+        session_close(s);
+        s = open_on(&p, DEV_CPU, 0);
+        CHECK_MSG(strstr(dev_load_note(session_device(s)), "from the cache"), "%s", dev_load_note(session_device(s)));
+        session_close(s);
+        setenv("TGC_CACHE_DIR", "/dev/null/no", 1);
+        CHECK_MSG(!session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e), "%s", e.msg);
+        CHECK(strstr(dev_load_note(session_device(s)), "compiled"));
+        session_close(s);
+        CHECK(count_files(cache_path, path, sizeof path) > 0);
+        plan_close(&p);
+}
+
+TEST(cpu_object_of_the_plan)
+{
+        need(DEV_CPU);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        Session *s = open_on(&p, DEV_CPU, 0);
+        void *pack;
+        size_t n;
+        Err e;
+        session_close(s);
+        CHECK_MSG(!cpu_compile_plan(&p, 0, NULL, &pack, &n, &e), "%s", e.msg);
+        CHECK(!plan_add(&p, "object.cpu", pack, n, &e));
+        s = open_on(&p, DEV_CPU, 0);
+        CHECK(strstr(dev_load_note(session_device(s)), "from the plan"));
+        session_close(s);
+        ((char *)pack)[12] ^= 1;                        /* another processor's */
+        CHECK(!plan_add(&p, "object.cpu", pack, n, &e));
+        s = open_on(&p, DEV_CPU, 0);
+        CHECK(strstr(dev_load_note(session_device(s)), "cache"));
+        session_close(s);
+        free(pack);
+        plan_close(&p);
+}
+
+TEST(broken_source_is_kept)
+{
+        need(DEV_CPU);
+        static const char bad[] = "//@ unit infer\nvoid k_logits(void) { this is not C; }\n//@ unit train\n";
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        Session *s;
+        Err e;
+        char path[300] = "";
+        use_cache();
+        CHECK(!plan_add(&p, "source.cpu", bad, strlen(bad), &e));
+        int code = session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e);
+        CHECK(code == TGC_NO_DEVICE && !s);
+        CHECK_MSG(strstr(e.msg, "unit infer") && strstr(e.msg, "error"), "%s", e.msg);
+        const char *at = strstr(e.msg, "kept in ");
+        CHECK(at && sscanf(at, "kept in %299[^)]", path) == 1 && !access(path, R_OK));
+        unlink(path);
+        plan_close(&p);
+}
+
+TEST(no_compiler_says_what_to_install)
+{
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        Session *s;
+        Err e;
+        char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *cc = getenv("CC") ? strdup(getenv("CC")) : 0;
+        use_cache();
+        setenv("PATH", "/nonexistent", 1);
+        unsetenv("CC");
+        int code = session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e);
+        setenv("PATH", path, 1);
+        if (cc)
+                setenv("CC", cc, 1);
+        free(path);
+        free(cc);
+        CHECK_MSG(code == TGC_NO_DEVICE && strstr(e.msg, "install"), "%s", e.msg);
+        plan_close(&p);
+}
+
+TEST(compilers_inherit_no_secrets)
+{
+        static const char script[] = "#!/bin/sh\n"
+                "echo \"$(env | grep -c TGC_TEST_SECRET) $([ -e /proc/self/fd/9 ]; echo $?)\"\n";
+        char dir[512], path[600], *cc = getenv("CC") ? strdup(getenv("CC")) : 0;
+        HostCc found;
+        Err e;
+        CHECK(!tmpdir_make(dir, &e));
+        snprintf(path, sizeof path, "%s/cc", dir);
+        CHECK(!file_write_atomic(path, script, sizeof script - 1, &e) && !chmod(path, 0700));
+        setenv("CC", path, 1);
+        setenv("TGC_TEST_SECRET", "x", 1);
+        CHECK(dup2(1, 9) == 9);
+        int code = host_cc_find(&found, 0, &e);
+        close(9);
+        cc ? setenv("CC", cc, 1) : unsetenv("CC");
+        unsetenv("TGC_TEST_SECRET");
+        tmpdir_remove(dir);
+        free(cc);
+        if (code || strcmp(found.path, path))
+                SKIP("no shell to play a compiler");
+        CHECK_MSG(!strcmp(found.version, "0 1"), "secrets seen, descriptor closed: %s", found.version);
+}
+
+TEST(temporary_folders_are_removed)
+{
+        char path[512], file[600];
+        Err e;
+        CHECK(!tmpdir_make(path, &e));
+        snprintf(file, sizeof file, "%s/x", path);
+        CHECK(!file_write_atomic(file, "1", 1, &e));
+        tmpdir_remove(path);
+        CHECK(access(path, F_OK));
+        tmpdir_remove("");
+}
+
+TEST(program_and_plan_must_agree)
+{
+        need(DEV_CPU);
+        Plan p = make_plan(manifest, "tgc-program 1\narena w 160\n"
+                           "kernel nosuch unit infer threads 1 smem 0 args 1 flops 0 bytes 0 title x\n");
+        Session *s;
+        Err e;
+        use_cache();
+        int code = session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e);
+        CHECK_MSG(code == TGC_BAD_FILE && strstr(e.msg, "nosuch"), "%s", e.msg);
+        plan_remove(&p, "program.cpu");
+        CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) == TGC_NO_DEVICE);
+        CHECK_MSG(strstr(e.msg, "--target cpu"), "%s", e.msg);
+        plan_remove(&p, "manifest");
+        CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) != TGC_OK);
+        plan_close(&p);
+}
+
+/* ---- NVRTC without a GPU ---- */
+
+TEST(nvrtc_compiles_for_other_machines)
+{
+        static const char *const arch[] = { "sm_80", "sm_90a" };
+        Nvrtc n;
+        Err e;
+        void *pack;
+        size_t size;
+        Pack k;
+
+        use_cache();
+        if (nvrtc_open(&n, 0, &e))
+                SKIP("no NVRTC");
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        for (int i = 0; i < 2; i++) {
+                for (int again = 0; again < 2; again++) {
+                        CHECK_MSG(!cuda_compile_plan(&p, arch[i], 0, &pack, &size, &e), "%s", e.msg);
+                        CHECK_MSG(!pack_read(&k, pack, size, "cubin", &e), "%s", e.msg);
+                        CHECK(k.n == 2 && !strcmp(k.file[0].name, "infer") && !memcmp(k.file[0].data, "\177ELF", 4));
+                        pack_free(&k);
+                        free(pack);
+                }
+        }
+        void *twice;
+        size_t size2;
+        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &pack, &size, &e));
+        CHECK(!cuda_compile_plan(&p, "sm_80", 1, &twice, &size2, &e));
+        CHECK_MSG(size == size2 && !memcmp(pack, twice, size), "compiled twice, the bytes differ");
+        free(pack);
+        free(twice);
+        CHECK(cuda_compile_plan(&p, "sm_12", 0, &pack, &size, &e) == TGC_USAGE);
+        CHECK(cuda_compile_plan(&p, "hopper", 0, &pack, &size, &e) == TGC_USAGE);
+        /* alone, and beside others, which children compile */
+#define BAD "//@ unit infer\n__global__ void k() { int x = ; }\n"
+        static const char *const bad[] = { BAD, "//@ unit first\n__global__ void k1() {}\n" BAD "//@ unit last\n__global__ void k2() {}\n" };
+#undef BAD
+        for (int i = 0; i < 2; i++) {
+                CHECK(!plan_add(&p, "source.cuda", bad[i], strlen(bad[i]), &e));
+                CHECK(cuda_compile_plan(&p, "sm_80", i, &pack, &size, &e) == TGC_NO_DEVICE);
+                CHECK_MSG(strstr(e.msg, "infer.cu(1)") && strstr(e.msg, "kept in"), "%s", e.msg);
+                char path[300];
+                if (sscanf(strstr(e.msg, "kept in "), "kept in %299[^)]", path) == 1)
+                        unlink(path);
+        }
+        plan_close(&p);
+}
+
+TEST(no_gpu_is_said_clearly)
+{
+        Device *d;
+        Err e;
+        if (!dev_open(&d, DEV_CUDA, 0, &e)) {
+                dev_close(d);
+                SKIP("there is a GPU");
+        }
+        CHECK_MSG(strstr(e.msg, "driver") || strstr(e.msg, "GPU"), "%s", e.msg);
+        CHECK(!dev_open(&d, DEV_AUTO, 0, &e) && dev_which(d) == DEV_CPU);
+        dev_close(d);
+}
+
+TEST_MAIN

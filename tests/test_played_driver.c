@@ -1,0 +1,137 @@
+/* test_played_driver.c: CUDA over a driver that is played by tests/fake_cuda.c. */
+#include <dlfcn.h>
+#include "../runtime/cuda_api.h"
+#include "session_checks.h"
+
+static const char fake_extra[] =
+        "#include <string.h>\n"
+        "int fake_n_args(const char *name)\n"
+        "{\n"
+        "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4\n"
+        "             : !strcmp(name, \"k_grad\") ? 6 : 7;\n"
+        "}\n";
+
+/* Make libcuda.so.1 known to the loader; what dlopen finds is this one from then on. */
+static void *load_fake_driver(void)
+{
+        char dir[512], path[640], command[2048], *file;
+        void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+        HostCc cc;
+        size_t n;
+        Err e;
+
+        if (lib && dlsym(lib, "fake_live"))
+                return lib;
+        if (lib)
+                SKIP("there is a real driver");
+        if (host_cc_find(&cc, 0, &e))
+                SKIP("no C compiler");
+        CHECK(!tmpdir_make(dir, &e));
+        snprintf(path, sizeof path, "%s/kernels.c", dir);
+        file = malloc(sizeof source_cpu + sizeof fake_extra);
+        n = (size_t)sprintf(file, "%s%s", source_cpu, fake_extra);
+        CHECK(!file_write_atomic(path, file, n, &e));
+        snprintf(path, sizeof path, "%s/small.h", dir);
+        CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
+        free(file);
+        snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
+                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir,
+                 dir);
+        CHECK_MSG(!system(command), "%s", command);
+        snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
+        lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+        CHECK_MSG(lib, "%s", dlerror());
+        tmpdir_remove(dir);
+        return lib;
+}
+
+TEST(played_driver)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays");
+        int *launches = dlsym(lib, "fake_launches");
+        Nvrtc n;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        check_inference(DEV_CUDA);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        CHECK(*launches > 0 && *replays > 0);
+        check_score(DEV_CUDA);
+        check_training(DEV_CUDA);
+        check_timing(DEV_CUDA);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        check_memory_returns(&p);
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        DevOptions each = { .sync = 1 };
+        Device *d;
+        Err e;
+        CHECK(!dev_open(&d, DEV_CUDA, &each, &e) && !dev_can_capture(d) && strstr(dev_name(d), "sm_90a"));
+        Ceiling most;                   /* a clock of 132 kHz, 132 multiprocessors, half a millisecond a copy */
+        CHECK(!dev_ceiling(d, &most, &e) && most.flops[1] == 132e3 * 132 * 4096 && most.bytes > 5e11 && most.bytes < 6e11);
+        static char big[50 << 20];                      /* more than the pinned memory holds */
+        static char back[sizeof big];
+        void *mem;
+        for (size_t i = 0; i < sizeof big; i++)
+                big[i] = (char)(i * 31 >> 3);
+        CHECK(!dev_alloc(d, sizeof big, &mem, &e) && !dev_download(d, back, mem, 99, &e) && back[7] == 0);
+        CHECK(!dev_upload(d, mem, big, sizeof big, &e) && !dev_download(d, back, mem, sizeof back, &e));
+        CHECK(!memcmp(big, back, sizeof big));
+        dev_free(d, mem, sizeof big);
+        dev_close(d);
+        CHECK(*live == 0);
+        each.index = 1;
+        CHECK(dev_open(&d, DEV_CUDA, &each, &e) == TGC_NO_DEVICE && *live == 0);
+}
+
+/* *used: driver calls until the session is closed, which may not fail. */
+static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
+{
+        SessionOptions o = { .device = DEV_CUDA };
+        TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        Session *s;
+        TrainResult r;
+        float x[33];
+        double ms[4];
+        int n, code = session_open(&s, p, &o, e);
+        if (code)
+                return code;
+        if (!(code = session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, e))
+            && !(code = session_decode(s, 0, 5, 0, 0, e)) && !(code = session_train_step(s, &in, &r, e))
+            && !(code = session_param_get(s, 0, x, e)) && !(code = session_param_set(s, 0, x, e))
+            && !(code = session_score(s, (int[]){ 1, 2 }, 2, 0, ms, e)))
+                code = session_time_kernels(s, "decode", 1, 1, ms, 4, &n, e);
+        *used = *calls;
+        session_close(s);
+        return code;
+}
+
+/* Let every call to the driver fail in turn: always an error, never a leak. */
+TEST(played_driver_fails)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *calls = dlsym(lib, "fake_calls"), *fail_at = dlsym(lib, "fake_fail_at");
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        use_cache();
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        *calls = *fail_at = 0;
+        int total, used;
+        CHECK_MSG(!use_everything(&p, calls, &total, &e), "%s", e.msg);
+        CHECK(total > 100 && *live == 0);
+        for (int i = 1; i <= total; i++) {
+                *calls = 0;
+                *fail_at = i;
+                int code = use_everything(&p, calls, &used, &e);
+                CHECK_MSG(code == TGC_NO_MEMORY || code == TGC_NO_DEVICE || code == TGC_BAD_FILE,
+                          "call %d of %d failed, which went unnoticed", i, total);
+                CHECK_MSG(*live == 0, "call %d of %d failed: %d things were not given back", i, total, *live);
+        }
+        *fail_at = 0;
+        plan_close(&p);
+}
+
+TEST_MAIN

@@ -2,34 +2,25 @@
  *
  * The logits of a chunk are computed into a scratch matrix, turned into loss and,
  * for training, in place into their gradient; from it come the chunk's rows of dx
- * and its share of dw.  The scratch is CHUNK_CUDA or CHUNK_CPU bytes at most, whatever the batch: logits
+ * and its share of dw.  The scratch is CHUNK_CUDA (or ONE_CUDA) or CHUNK_CPU bytes at most, whatever the batch: logits
  * never stand whole in memory.
  *
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
  *
+ * gen_loss_exp.c has a way without the step in the middle.
+ *
  * Rows of the scratch are padded to 8 elements, large ones to 64, and the padding stays zero, so
  * that every product may read 16 bytes at a time although the vocabulary is odd, and
  * Hopper's copy engine whole lines of memory. */
-#include "codegen.h"
+#include "loss.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* The GPU needs rows enough for all multiprocessors in the product with K = V; the CPU needs cache. */
-enum { CHUNK_CUDA = 1 << 30, CHUNK_CPU = 64 << 20 };
+/* The GPU needs rows enough for all multiprocessors in the product with K = V, and all of them in one chunk, if they are no
+ * more than ONE_CUDA, spare dw a sum; the CPU needs cache. */
+static const int64_t CHUNK_CUDA = 1 << 30, ONE_CUDA = (int64_t)1 << 31, CHUNK_CPU = 64 << 20;
 
-typedef struct Loss {
-        Emit *e;
-        const Group *gr;
-        const Node *n;
-        Ref x, w, targets, bias, dx, dw, db, loss;
-        int64_t rows, V, ld, C, r0, rc;         /* all rows; of this chunk */
-        int scratch, lse;
-        DType dt;
-        bool first;
-} Loss;
-
-/* The chunk's logits, then their gradient: written, or only read. */
-static const char *scratch_arg(Loss *l, Build *b, bool write)
+const char *scratch_arg(Loss *l, Build *b, bool write)
 {
         return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
@@ -53,7 +44,7 @@ static void tail_text(Build *b, bool cuda, DType dt, const char *what, const cha
                          pre_c, what);
 }
 
-static int column_v(int64_t n, int most)
+int column_v(int64_t n, int most)
 {
         int v = 8;
         while (v > most || n % v)
@@ -68,11 +59,11 @@ static void fix_maxv(Build *b, int v)
                 p[7] = (char)('0' + v);
 }
 
-/* One product of the chunk: M x N over K; text of both operands, their places, bytes the tail moves per element. */
-static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-                    bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
+int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
+            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
 {
         Emit *e = l->e;
+        int across = 0;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
@@ -95,6 +86,7 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
                 product_end(e, &pick);
+                across = t90 ? (int)((N + t90->bn - 1) / t90->bn) : 0;
         } else {
                 build_cpu_loop(b,
                                arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,
@@ -107,27 +99,25 @@ static void product(Loss *l, Build *b, const char *a, const char *lda, bool ta, 
                                          (long long)K));
                 build_end(b, "1");
         }
+        return across;
 }
 
-static int bytes16(DType dt, int64_t elems)
+int bytes16(DType dt, int64_t elems)
 {
         int64_t m = (elems | 8) & -(elems | 8);
         m *= dt_size[dt];
         return m > 16 ? 16 : (int)m;
 }
 
-/* The chunks differ in addresses only, so that they share kernels: launches pass
- * the chunk's first row.  arg is the text "a.NAME" or "(a.NAME + offset)". */
-static void shift(Build *b, const char *arg, int64_t bytes)
+void shift(Build *b, const char *arg, int64_t bytes)
 {
         const char *p = strstr(arg, "a.") + 2;
         build_shift(b, arena_fmt(b->e->tmp, "%.*s", (int)strcspn(p, " )"), p), bytes);
 }
 
-/* Where tensor maps find the matrices: the scratch, a whole value, this chunk's rows of one. */
-static Slot scratch_slot(const Loss *l) { return (Slot){ .kind = SLOT_WORK, .id = l->scratch }; }
+static Slot work_slot(int work) { return (Slot){ .kind = SLOT_WORK, .id = work }; }
 
-static Slot place_of(Loss *l, Ref r)
+Slot place_of(Loss *l, Ref r)
 {
         Slot s = { 0 };
         int64_t ld;
@@ -135,7 +125,7 @@ static Slot place_of(Loss *l, Ref r)
         return s;
 }
 
-static Slot chunk_of(Loss *l, Ref r)
+Slot chunk_of(Loss *l, Ref r)
 {
         Slot s = { 0 };
         int64_t ld = 0;
@@ -196,14 +186,24 @@ static void logits(Loss *l)
                 dt_size[l->dt]);
 }
 
-/* Hopper's shared memory holds two rows of GPT-2's logits, or most of one of Llama's: they are read once.  1024
- * threads, and the rows of all chunks begin at multiples of 16 bytes. */
-enum { RING_SLOTS = 14, RING_REST = 3 };
-
-static bool fits_ring(const Loss *l)
+void dloss_text(Loss *l, Build *b)
 {
-        int64_t row = l->ld * dt_size[l->dt];
-        return l->V >= 8192 && row % 16 == 0 && l->V * dt_size[l->dt] <= (RING_SLOTS + RING_REST) * 16 * 1024;
+        FunctorText d = build_functor(b, &l->gr->head[3], "dloss_all");
+        long long r0 = d.by_row ? (long long)l->r0 : 0;
+        if (is_cuda(l->e))
+                text_add(&b->decl,
+                         "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
+                         "\1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                         "col, float (&v)[V]) const\n        {\n"
+                         "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
+                         "v);\n        }\n};\n\n",
+                         r0);
+        else
+                text_add(&b->decl,
+                         "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
+                         "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
+                         r0);
 }
 
 static void losses(Loss *l, bool grad)
@@ -217,24 +217,8 @@ static void losses(Loss *l, bool grad)
         int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32; /* of a short row a warp holds all, without barriers */
         b.threads = th;
         b.smem = 256;
-        if (grad) {
-                FunctorText d = build_functor(&b, &l->gr->head[3], "dloss_all");
-                long long r0 = d.by_row ? (long long)l->r0 : 0;
-                if (cuda)
-                        text_add(&b.decl,
-                                 "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
-                                 "\1_args &a;\n"
-                                 "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                                 "col, float (&v)[V]) const\n        {\n"
-                                 "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
-                                 "v);\n        }\n};\n\n",
-                                 r0);
-                else
-                        text_add(&b.decl,
-                                 "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
-                                 "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
-                                 r0);
-        }
+        if (grad)
+                dloss_text(l, &b);
         shift(&b, targets, l->r0 * 4);
         build_shift(&b, loss, l->r0 * 4);
         build_shift(&b, lse, l->r0 * 4);
@@ -243,21 +227,8 @@ static void losses(Loss *l, bool grad)
         if (cuda) {
                 if (grad) {
                         build_line(&b, "\1_dloss dloss = { a };");
-                        bool ring = fits_ring(l);
-                        if (ring) {
-                                b.on90 = (On90){ .threads = 1024, .smem = 512 + 16 * 1024 * RING_SLOTS,
-                                                 .grid = arena_fmt(e->tmp, "%lld", (long long)l->rc) };
-                                text_add(&b.body, "#ifdef TGC_SM90A\n");
-                                build_line(&b, "ce_ring_task<%s, %lld, 1024, %d>(a.%s, %lld, %lld, %s, a.%s, a.%s, tile, "
-                                               "(int)gridDim.x, smem, dloss);",
-                                           c_type(l->dt), (long long)l->V, RING_SLOTS, s, (long long)l->ld,
-                                           (long long)l->rc, targets, loss, lse);
-                                text_add(&b.body, "#else\n");
-                        }
                         build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
                                    c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
-                        if (ring)
-                                text_add(&b.body, "#endif\n");
                 } else {
                         build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
                                    c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
@@ -293,17 +264,20 @@ static void grad_x(Loss *l)
         DType out = NODE(e->g, l->dx)->type.dt;
         mat_of(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
-        tail_text(&b, is_cuda(e), out,
-                  is_cuda(e) ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", dx,
-                                         (long long)l->C)
-                             : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx,
-                                         (long long)l->C),
-                  "", "");
+        if (l->exps)
+                exp_dx_tail(l, &b, out, dx);
+        else
+                tail_text(&b, is_cuda(e), out,
+                          is_cuda(e) ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", dx,
+                                                 (long long)l->C)
+                                     : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx,
+                                                 (long long)l->C),
+                          "", "");
         fix_maxv(&b, column_v(l->C, 8));
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
-                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), scratch_slot(l), place_of(l, l->w), dt_size[out]);
+                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), work_slot(l->scratch), place_of(l, l->w), dt_size[out]);
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -422,14 +396,19 @@ static void grad_w(Loss *l, int index)
                 return;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
         const char *s = scratch_arg(l, &b, false);
-        mat_of(e, &b, l->x, 0, &x);
+        Slot place;
+        if (l->exps) {
+                place = exp_x(l, &b, &x);
+        } else {
+                mat_of(e, &b, l->x, 0, &x);
+                shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+                place = chunk_of(l, l->x);
+        }
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
-        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
-                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), scratch_slot(l), chunk_of(l, l->x),
-                l->first ? 4 : 8);
+                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), work_slot(l->scratch), place, l->first ? 4 : 8);
 }
 
 static void grad_bias(Loss *l, int index)
@@ -492,7 +471,7 @@ void gen_loss(Emit *e, const Group *gr)
         l.ld = l.V < 1024 ? (l.V + 7) / 8 * 8 : (l.V + 63) / 64 * 64;
         int64_t chunk = (is_cuda(e) ? CHUNK_CUDA : CHUNK_CPU) / (l.ld * dt_size[l.dt]);
         chunk = chunk < 128 ? 128 : chunk / 128 * 128;
-        if (chunk > l.rows)
+        if (chunk > l.rows || (is_cuda(e) && l.rows * l.ld * dt_size[l.dt] <= ONE_CUDA))
                 chunk = l.rows;
         /* equal chunks, if a count near the least divides the rows: their kernels are then one */
         for (int64_t k = (l.rows + chunk - 1) / chunk, end = k * 2; k <= end; k++)
@@ -502,11 +481,18 @@ void gen_loss(Emit *e, const Group *gr)
                 }
         l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
         l.lse = work_new(e, DIM(l.rows), 4);
+        if (exp_fits(&l))
+                exp_start(&l, chunk);
         for (l.r0 = 0; l.r0 < l.rows; l.r0 += chunk) {
                 l.rc = l.rows - l.r0 < chunk ? l.rows - l.r0 : chunk;
                 l.first = l.r0 == 0;
-                logits(&l);
-                losses(&l, grad);
+                if (l.exps) {
+                        exp_logits(&l);
+                        exp_finish(&l, grad);
+                } else {
+                        logits(&l);
+                        losses(&l, grad);
+                }
                 if (l.dx)
                         grad_x(&l);
                 if (l.dw)

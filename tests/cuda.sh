@@ -62,7 +62,7 @@ models=(
 
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
-        for t in kernels rows_test route_test update_test matmul_test matvec_test attention_test; do
+        for t in kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test; do
                 LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen \
                         -Icodegen/kernels -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done

@@ -1,4 +1,4 @@
-/* cross_entropy.cuh: the loss over a vocabulary of V, one row per tile.
+/* cross_entropy.cuh: the loss over a vocabulary of V, one row per tile.  (bf16 has a shorter way: cross_entropy_exp.cuh.)
  *
  *      ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem)
  *              lse[row] = log(sum(exp(logits[row]))), loss[row] = lse - logits[row][target].
@@ -9,12 +9,6 @@
  *              both of the above at once, the gradient in place of the logits.  A row of up to
  *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in registers
  *              between reading and writing; a longer one is read twice, the second time from L2.
- *      ce_ring_task<T, V, THREADS, SLOTS>(logits, ld, rows, targets, loss, lse, tile, tiles, smem, dloss)
- *              ce_both_task for rows tile, tile + tiles, ... whose sizes are multiples of 16 bytes.  Rows come by
- *              asynchronous copies to shared memory and wait there between their two passes: a thread's piece of the
- *              next row is on its way as soon as it has stored its own of this one.  All but CE_REST(THREADS) bytes
- *              of a thread's part of a row must fit in SLOTS pieces of 16 bytes.  tiles: one a multiprocessor.
- *              shared memory: CE_RING_SMEM(THREADS, SLOTS).
  *
  * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.
  * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
@@ -22,8 +16,7 @@
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
  * dloss(row, 0, v[1]) is a plain head; what divides by the token count is in it.
  *
- * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 512, with __launch_bounds__(512, 1) for
- * ce_both_task, whose held row wants registers.  shared memory: CE_SMEM bytes. */
+ * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 1024.  shared memory: CE_SMEM bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH
 
@@ -31,8 +24,6 @@
 
 #define CE_SMEM 256
 #define CE_HOLD(THREADS) ((THREADS) > 512 ? 64 : 224)
-#define CE_REST(THREADS) ((THREADS) > 512 ? 48 : 96)
-#define CE_RING_SMEM(THREADS, SLOTS) (512 + 16 * (THREADS) * (SLOTS))
 
 #define CE_LOG2E 1.4426950408889634f
 
@@ -261,119 +252,6 @@ TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, fl
                         lse[tile] = l;
         }
         __syncthreads();
-}
-
-/* A thread's pieces of several rows.  Of each row the first HELD lie in shared memory, the rest in registers;
- * DEPTH rows are on their way or there. */
-template <class T, int V, int THREADS, int SLOTS>
-struct CeRing {
-        static constexpr int W = 16 / (int)sizeof(T);
-        typedef CeRow<T, V, THREADS, W> Row;
-        typedef typename Row::Piece Piece;
-        static constexpr int HELD = Row::PER < SLOTS ? Row::PER : SLOTS, REST = Row::PER - HELD;
-        static constexpr int DEPTH = SLOTS / HELD < 2 ? 1 : 2;
-        static_assert(REST * 16 <= CE_REST(THREADS), "ce_ring: the row is too long");
-        const T *logits;
-        int ld, rows;
-        Piece *slot;                            /* this thread's first */
-
-        __device__ Piece *at(int buffer, int i) const { return slot + (buffer * HELD + i) * THREADS; }
-        __device__ void fetch(int row, int buffer, int i) const
-        {
-                if (row < rows && Row::has(i))
-                        cp_async16(at(buffer, i), logits + (long long)row * ld + Row::col(i));
-                cp_async_commit();
-        }
-        static __device__ void add(CeSum &sum, const Piece &p, int i)
-        {
-                float v[W];
-                Row::open(v, p, i);
-                sum.add(v);
-        }
-        /* Pieces from I on, each as soon as it has come. */
-        template <int I> __device__ void add_held(CeSum &sum, int buffer) const
-        {
-                if constexpr (I < HELD) {
-                        cp_async_wait<DEPTH * HELD - 1 - I>();
-                        if (Row::has(I))
-                                add(sum, *at(buffer, I), I);
-                        add_held<I + 1>(sum, buffer);
-                }
-        }
-};
-
-/* CeSum::join with one barrier.  red: 64 floats that nobody has read since the barrier before. */
-template <int THREADS>
-TGC_DEV void ce_join(CeSum &sum, float *red)
-{
-        const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-        float top = warp_max(sum.m), s = warp_sum(sum.s * fast_exp2(sum.m - top));
-        if (lane == 0) {
-                red[warp] = top;
-                red[32 + warp] = s;
-        }
-        __syncthreads();
-        top = lane < THREADS / 32 ? red[lane] : -1e30f;
-        s = lane < THREADS / 32 ? red[32 + lane] : 0.f;
-        sum.m = warp_max(top);
-        sum.s = warp_sum(s * fast_exp2(top - sum.m));
-}
-
-template <class T, int V, int THREADS, int SLOTS, class DLoss>
-TGC_DEV void ce_ring_task(T *logits, int ld, int rows, const int *targets, float *loss, float *lse, int tile, int tiles,
-                          char *smem, const DLoss &dloss)
-{
-        typedef CeRing<T, V, THREADS, SLOTS> Ring;
-        typedef typename Ring::Row Row;
-        const Ring ring = { logits, ld, rows, (typename Ring::Piece *)(smem + 512) + threadIdx.x };
-#pragma unroll
-        for (int d = 0; d < Ring::DEPTH; d++)
-#pragma unroll
-                for (int i = 0; i < Ring::HELD; i++)
-                        ring.fetch(tile + d * tiles, d, i);
-        int buffer = 0, parity = 0;
-        for (int r = tile; r < rows; r += tiles, parity ^= 1) {
-                T *row = logits + (long long)r * ld;
-                int target = targets[r];
-                bool counts = target >= 0 && target < V;
-                float hit = counts && threadIdx.x == 0 ? to_float(row[target]) : 0.f, d[1] = { 0.f };
-                typename Ring::Piece rest[Ring::REST ? Ring::REST : 1];
-#pragma unroll
-                for (int i = 0; i < Ring::REST; i++)
-                        if (Row::has(Ring::HELD + i))
-                                rest[i] = Row::get(row, Ring::HELD + i);
-                if (counts)
-                        dloss(r, 0, d);
-                CeSum sum = { -1e30f, 0.f };
-                ring.template add_held<0>(sum, buffer);
-#pragma unroll
-                for (int i = 0; i < Ring::REST; i++)
-                        if (Row::has(Ring::HELD + i))
-                                Ring::add(sum, rest[i], Ring::HELD + i);
-                ce_join<THREADS>(sum, (float *)smem + parity * 64);
-                float l = counts ? sum.lse() : 0.f;
-#pragma unroll
-                for (int i = 0; i < Row::PER; i++) {
-                        if (Row::has(i)) {
-                                float v[Ring::W];
-                                Row::open(v, i < Ring::HELD ? *ring.at(buffer, i) : rest[i - Ring::HELD], i);
-                                if (counts)
-                                        ce_grad_piece(v, Row::col(i), target, l * CE_LOG2E, d[0]);
-                                else
-                                        for (int j = 0; j < Ring::W; j++)
-                                                v[j] = 0.f;
-                                Row::put(row, i, v);
-                        }
-                        if (i < Ring::HELD)
-                                ring.fetch(r + Ring::DEPTH * tiles, buffer, i);
-                }
-                buffer = buffer + 1 < Ring::DEPTH ? buffer + 1 : 0;
-                if (threadIdx.x == 0) {
-                        loss[r] = l - hit;
-                        if (lse)
-                                lse[r] = l;
-                }
-        }
 }
 
 #endif

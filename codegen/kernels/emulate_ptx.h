@@ -181,6 +181,7 @@ TGC_DEV float fast_rcp(float x)   { return emu::flush(1.f / emu::flush(x)); }
 TGC_DEV float fast_rsqrt(float x) { return 1.f / sqrtf(emu::flush(x)); }
 TGC_DEV float fast_log2(float x)  { return log2f(emu::flush(x)); }
 TGC_DEV float fast_tanh(float x)  { return tanhf(x); }
+TGC_DEV float min_nan(float x, float y) { return x != x || x < y ? x : y; }
 
 /* ---- global memory ----------------------------------------------------- */
 

@@ -167,6 +167,9 @@ TGC_DEV float fast_log2(float x)  { float y; asm("lg2.approx.ftz.f32 %0, %1;" : 
 /* tanh to about 2^-11 relative: fit for 16-bit outputs only. */
 TGC_DEV float fast_tanh(float x)  { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 
+/* The smaller; NaN if one is. */
+TGC_DEV float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+
 /* ---- global memory ----------------------------------------------------- */
 
 /* Read what no thread writes during this kernel; read it once; write what is

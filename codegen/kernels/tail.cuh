@@ -98,6 +98,13 @@ TGC_DEV float gelu_slope(float x)
         return 0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * tail_exp(-0.5f * x * x);
 }
 
+/* e of a logit: cross_entropy_exp.cuh. */
+enum { CE_MOST = 100 };
+TGC_DEV float ce_exp(float v, float shift)
+{
+        return fast_exp2(min_nan(fmaf(v, 1.4426950408889634f, -shift), (float)CE_MOST));
+}
+
 TGC_DEV float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
 TGC_DEV float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 

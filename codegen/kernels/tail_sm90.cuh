@@ -120,16 +120,20 @@ struct PanelTail {
         }
 };
 
-/* Puts what two neighbours make aside, in a word or two; asks only where eight would go. */
+/* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight would go. */
+struct OfRow { float own, sum; };
 template <int N>
 struct PairOut {
         unsigned (&words)[N][2];
+        OfRow &row;
         template <int K, int W, class T> __device__ __forceinline__ void put(T *, const float (&v)[W]) const
         {
                 words[K][0] = pack2<T>(v[0], v[W > 1]);
                 if (W == 4)
                         words[K][1] = pack2<T>(v[W - 2], v[W - 1]);
         }
+        template <class Tail> __device__ __forceinline__ float of_row(const Tail &, int) const { return row.own; }
+        __device__ __forceinline__ void sum(const float (&v)[2]) const { row.sum += v[0] + v[1]; }
 };
 template <int K0>
 struct PlaceOut {
@@ -139,6 +143,8 @@ struct PlaceOut {
                 if (K == K0)
                         to = p;
         }
+        template <class Tail> __device__ __forceinline__ float of_row(const Tail &, int) const { return 0.f; }
+        template <int W> __device__ __forceinline__ void sum(const float (&)[W]) const {}
 };
 
 /* MmaTail for tails with STORES, which are called for the two neighbours that a lane has of every 8 columns: 16 rows x
@@ -171,6 +177,7 @@ struct PairTail {
         static constexpr int AHEAD = !Lines::ROWS ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
         Lines lines[AHEAD];
         Pairs pairs[4];                 /* of the columns at hand and the next */
+        OfRow own[ROWS][2];             /* of a lane's rows: TailSums */
         const Tail &tail;
         char *panel;
         int row0, col0, M, N;
@@ -287,6 +294,27 @@ struct PairTail {
                                                                                 out[2 * f][K][1], out[2 * f + 1][K][1] });
                 }
         }
+        __device__ __forceinline__ void get_own()
+        {
+#pragma unroll
+                for (int i = 0; i < 2 * ROWS; i++) {
+                        const int r = row_of(i / 2) + i % 2 * 8 + lane() / 4;
+                        own[i / 2][i % 2] = { whole || r < M ? tail.get_row(r) : 0.f, 0.f };
+                }
+        }
+        /* Of all four lanes that share a row. */
+        __device__ __forceinline__ void put_sums()
+        {
+#pragma unroll
+                for (int i = 0; i < 2 * ROWS; i++) {
+                        const int r = row_of(i / 2) + i % 2 * 8 + lane() / 4;
+                        float x = own[i / 2][i % 2].sum;
+                        x += __shfl_xor_sync(0xffffffffu, x, 1);
+                        x += __shfl_xor_sync(0xffffffffu, x, 2);
+                        if (lane() % 4 == 0 && (whole || r < M))
+                                tail.put_sum(r, col0 / BN, x);
+                }
+        }
         /* Results of pair h of fragment j of panel s; read: of its row. */
         __device__ __forceinline__ void call(float a, float b, int s, int j, int h, const unsigned (&read)[2],
                                              unsigned (&out)[STORES][2])
@@ -301,7 +329,7 @@ struct PairTail {
                         if constexpr (TailStores<Tail>::READ == 4)
                                 (&reinterpret_cast<unsigned &>(in))[1] = read[1];
                 }
-                in.call(tail, r, c, v, PairOut<STORES>{ out });
+                in.call(tail, r, c, v, PairOut<STORES>{ out, own[s % ROWS][h] });
         }
         /* Where store K of eight sums goes. */
         template <int K>
@@ -333,6 +361,8 @@ struct PairTail {
         }
         __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
         {
+                if constexpr (TailSums<Tail>::ASKS)
+                        get_own();
                 get_cols(0, 0);
 #pragma unroll
                 for (int s = 0; s < STEPS; s++) {
@@ -362,6 +392,8 @@ struct PairTail {
                                 store_lines<1>(s);
                         __syncwarp();
                 }
+                if constexpr (TailSums<Tail>::SUMS)
+                        put_sums();
         }
 };
 

@@ -203,9 +203,22 @@ struct Straight {
         {
                 store<V>(p, v);
         }
+        template <class Tail> __device__ __forceinline__ float of_row(const Tail &tail, int row) const
+        {
+                return tail.get_row(row);
+        }
+        template <int V> __device__ __forceinline__ void sum(const float (&)[V]) const {}
 };
 
+/* A tail with SUMS wants a number of its row, get_row(row), which it has from out.of_row(*this, row), and with SUMS 1 what it
+ * gave to out.sum(v) added up over the row's columns in a tile: put_sum(row, tile across, sum).  A warp that has whole
+ * rows of a tile asks once a tile and sums (PairTail); Straight asks each time and sums nothing. */
+template <class Tail, class = void> struct TailSums { static constexpr bool ASKS = false, SUMS = false; };
+
 template <int> struct Number { typedef void T; };
+template <class Tail>
+struct TailSums<Tail, typename Number<Tail::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Tail::SUMS; };
+
 template <class Tail, class = void>
 struct TailStores {
         static constexpr int N = 0, READ = 2;

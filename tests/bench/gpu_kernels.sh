@@ -29,7 +29,7 @@ report() # NAME LIMIT_S COMMAND...
         echo "$name: status $?, $SECONDS s"
 }
 
-tests="kernels rows_test route_test update_test matmul_test matvec_test attention_test"
+tests="kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done

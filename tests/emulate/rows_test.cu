@@ -316,21 +316,7 @@ struct CeRun {
         }
 };
 
-template <class T, int V, int THREADS, int SLOTS>
-struct CeRingRun {
-        T *logits;
-        int ld, rows, tiles;
-        const int *targets;
-        float *loss, *lse;
-        In<float, 1> dloss;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                ce_ring_task<T, V, THREADS, SLOTS>(logits, ld, rows, targets, loss, lse, tile, tiles, smem, dloss);
-        }
-};
-
-/* SLOTS: of ce_ring_task, 0: it is not tested. */
-template <class T, int V, int THREADS, int SLOTS = 0>
+template <class T, int V, int THREADS>
 static void ce_test(int ld)
 {
         constexpr int ROWS = 5;
@@ -356,22 +342,6 @@ static void ce_test(int ld)
         shell_run<THREADS>(ROWS, CE_SMEM, run);
         shell_run<THREADS>(ROWS, CE_SMEM,
                            CeRun<T, V, THREADS>{2, both.p, 0, ld, targets.p, loss2.p, lse2.p, {dloss.p, 1}});
-        if constexpr (SLOTS > 0) {
-                constexpr int TILES = 2;
-                Buf<T> ring((size_t)ROWS * ld);
-                Buf<float> loss3(ROWS), lse3(ROWS);
-                memcpy((void *)ring.p, (void *)x.p, sizeof(T) * x.n);
-                shell_run<THREADS>(TILES, CE_RING_SMEM(THREADS, SLOTS),
-                                   CeRingRun<T, V, THREADS, SLOTS>{ring.p, ld, ROWS, TILES, targets.p, loss3.p, lse3.p,
-                                                                   {dloss.p, 1}});
-                for (int r = 0; r < ROWS; r++) {
-                        CHECK_NEAR(lse3[r], lse2[r], 1e-6, "ring lse V %d row %d", V, r);
-                        CHECK_NEAR(loss3[r], loss2[r], 1e-5, "ring loss V %d row %d", V, r);
-                        for (int c = 0; c < V; c++)
-                                CHECK_NEAR(ring.get((size_t)r * ld + c), both.get((size_t)r * ld + c),
-                                           sizeof(T) == 2 ? 4e-3 : 2e-6, "ring V %d row %d col %d", V, r, c);
-                }
-        }
         double tol = sizeof(T) == 2 ? 4e-3 : 2e-6;
         for (int r = 0; r < ROWS; r++) {
                 double top = -INFINITY, sum = 0;
@@ -480,13 +450,12 @@ static void all_cross_entropy()
 {
         ce_test<bf16, 3, 64>(3);
         ce_test<bf16, 1000, 256>(1000);
-        ce_test<bf16, 1003, 256, 1>(1008);
-        ce_test<bf16, 5003, 256, 7>(5008);
+        ce_test<bf16, 1003, 256>(1008);
+        ce_test<bf16, 5003, 256>(5008);
         ce_test<float, 1003, 256>(1003);
-        ce_test<float, 5000, 256, 4>(5000);
+        ce_test<float, 5000, 256>(5000);
         ce_test<bf16, 50257, 512>(50304);
-        ce_test<bf16, 50257, 1024, 14>(50304);
-        ce_test<bf16, 128256, 1024, 14>(128256);
+        ce_test<bf16, 50257, 1024>(50304);
         ce_test<bf16, 70001, 1024>(70008);
 }
 static void all_columns()

@@ -110,7 +110,8 @@ static void describe(Att *t, Build *b, const char *lse)
         const Attr *a = &t->n->a;
         bool cuda = is_cuda(e);
         Operand q = operand(e, b, t->n->in[0]), k = operand(e, b, t->n->in[1]), v = operand(e, b, t->n->in[2]);
-        Ref extra = t->grad ? t->n->in[6] : t->n->in[3];
+        Ref extra = att_extra(t->n) ? t->n->in[att_extra(t->n)] : 0;
+        const char *documents = a->att.documents ? plain_arg(e, b, t->n->in[att_documents(t->n)]) : NULL;
         const char *mask = cuda ? "0" : "NULL", *mb = "0", *mt = "0", *slopes = cuda ? "0" : "NULL";
         Access ma;
         if (a->att.mask && extra) {
@@ -140,14 +141,16 @@ static void describe(Att *t, Build *b, const char *lse)
                         text_add(&b->decl, "        static constexpr bool MASK = true;\n");
                 if (a->att.alibi)
                         text_add(&b->decl, "        static constexpr bool ALIBI = true;\n");
+                if (documents)
+                        text_add(&b->decl, "        static constexpr bool DOCUMENTS = true;\n");
                 if (a->att.p)
                         text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n", real(e, a->att.p));
                 text_add(&b->decl, "};\n\n");
                 build_line(b,
                            "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
-                           "%s, %s, 1, %s, %s };",
+                           "%s, %s, 1, %s, %s%s%s };",
                            c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb,
-                           mt, slopes, id);
+                           mt, slopes, id, documents ? ", " : "", documents ? documents : "");
         } else {
                 const char *y = ty(t->dt);
                 text_add(&b->decl,
@@ -164,8 +167,9 @@ static void describe(Att *t, Build *b, const char *lse)
                          (long long)a->att.causal, t->cached, (long long)a->att.window);
                 text_add(&b->decl,
                          "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
-                         "= %s, .lse = %s };\n}\n\n",
-                         slopes, mask, mb, mt, real(e, a->att.p), id, lse);
+                         "= %s, .lse = %s%s%s };\n}\n\n",
+                         slopes, mask, mb, mt, real(e, a->att.p), id, lse, documents ? ", .documents = " : "",
+                         documents ? documents : "");
         }
 }
 

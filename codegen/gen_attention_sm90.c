@@ -87,7 +87,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const Att90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = dim_most(e, q->dim[0]) * q->dim[2].n, blocks = 0;
-        if (n->a.att.mask || n->a.att.p || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
+        if (n->a.att.mask || n->a.att.p || n->a.att.documents || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
             !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
         for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SMS; i++)
@@ -123,7 +123,7 @@ bool att90_grad_fits(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         const int operands[] = { 0, 1, 2, 5 };
-        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap)
+        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || n->a.att.documents)
                 return false;
         for (int i = 0; i < 4; i++)
                 if (!att90_fits(e, n->in[operands[i]]))

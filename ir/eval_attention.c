@@ -2,7 +2,8 @@
  *
  * Query t of sequence b stands at p = pos[b] + t if k is the result of an append,
  * at t otherwise; there are S keys: p's offset + T, or all of k.  It attends key s
- * if (causal) s <= p, (window) s > p - window, (mask) mask(b,t,s) != 0.  Score:
+ * if (causal) s <= p, (window) s > p - window, (mask) mask(b,t,s) != 0, (documents) begin <= s < end of the
+ * query's own document.  Score:
  *      x = scale q.k;   softcap: x = cap tanh(x / cap);   alibi: x += slope[h] (s - p)
  * Nothing to attend: 0 and lse = -inf.  Dropout acts on the probabilities, element
  * ((b*H + h)*T + t)*S + s. */
@@ -18,6 +19,7 @@ typedef struct Att {
         bool    cached;
         const double *extra;            /* mask (B,T,S) or (T,S), or slopes (H) */
         int64_t mask_b, mask_t;         /* strides */
+        const double *documents;        /* (B,T,2): begin and end of each token's, or NULL */
         double *p, *slope, *keep;       /* of one row: probabilities, d score / d (scale q.k), dropout factors */
 } Att;
 
@@ -28,6 +30,12 @@ static int64_t keys(const Att *t, int64_t b)
                 error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld", t->j->n->name, (long long)n,
                         (long long)t->S);
         return n;
+}
+
+static bool same_document(const Att *t, int64_t b, int64_t q, int64_t s)
+{
+        const double *of = t->documents + (b * t->T + q) * 2;
+        return !t->documents || ((double)s >= of[0] && (double)s < of[1]);
 }
 
 /* Fill p, slope and keep for one query; returns the log of the sum. */
@@ -51,7 +59,8 @@ static double row(const Att *t, int64_t b, int64_t h, int64_t q)
                 if (t->a->att.alibi && t->extra)
                         v += t->extra[h] * (double)(s - p);
                 if ((t->a->att.causal && s > p) || (t->a->att.window > 0 && s <= p - t->a->att.window) ||
-                    (t->a->att.mask && t->extra && t->extra[b * t->mask_b + q * t->mask_t + s] == 0))
+                    (t->a->att.mask && t->extra && t->extra[b * t->mask_b + q * t->mask_t + s] == 0) ||
+                    !same_document(t, b, q, s))
                         v = -INFINITY;
                 t->p[s] = v;
                 top = fmax(top, v);
@@ -115,12 +124,14 @@ void eval_attention(Job *j)
         Eval *e = j->e;
         const Type *q = j->xt[0], *k = j->xt[1];
         bool grad = j->n->op == OP_ATTENTION_GRAD;
-        int extra = grad ? 6 : 3;
+        int extra = att_extra(j->n);
         Att t = { .j = j, .a = &j->n->a, .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
                   .B = eval_dim(e, q->dim[0]), .T = eval_dim(e, q->dim[1]), .H = eval_dim(e, q->dim[2]),
                           .D = eval_last(e, q),
                   .S = eval_dim(e, k->dim[1]), .K = eval_dim(e, k->dim[2]), .DV = eval_last(e, j->xt[2]) };
-        if (j->n->n_in > extra) {
+        if (att_documents(j->n))
+                t.documents = j->x[att_documents(j->n)]->v;
+        if (extra) {
                 const Type *m = j->xt[extra];
                 t.extra = j->x[extra]->v;
                 if (t.a->att.mask) {

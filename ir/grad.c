@@ -312,12 +312,14 @@ void grad_linear_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
 void grad_attention(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Attr a = NODE(g, n)->a;
+        int more = NODE(g, n)->n_in - 3;
         need_first(g, n, dout);
-        Ref in[7] = { IN(0), IN(1), IN(2), n, graph_item(g, n, 1, NULL), dout[0], IN(3) };
+        Ref in[MAX_IN] = { IN(0), IN(1), IN(2), n, graph_item(g, n, 1, NULL), dout[0] };
         if (!dout[0])
                 return;
-        Ref d = graph_add(g, OP_ATTENTION_GRAD, in, NODE(g, n)->n_in == 4 ? 7 : 6, &a, NODE(g, n)->loc,
-                graph_name(g, NODE(g, n)->name));
+        for (int i = 0; i < more; i++)
+                in[6 + i] = IN(3 + i);
+        Ref d = graph_add(g, OP_ATTENTION_GRAD, in, 6 + more, &a, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
         din[0] = d;
         din[1] = graph_item(g, d, 1, NULL);
         din[2] = graph_item(g, d, 2, NULL);

@@ -123,7 +123,7 @@ typedef struct Attr {
                 struct { int64_t back, dims; } rope;            /* back: rotate the other way; dims: rotated, 0 all */
                 struct { int64_t ta, tb; } mm;                  /* operand is stored transposed */
                 struct { int64_t tb, adiv, bdiv, scatter; } expert;
-                struct { double scale; int64_t causal, window; double softcap, p; int64_t id, mask, alibi; } att;
+                struct { double scale; int64_t causal, window; double softcap, p; int64_t id, mask, alibi, documents; } att;
                 struct { int64_t axis, start, len, step; } slice;
                 struct { int64_t perm[MAX_RANK]; } perm;
                 struct { int64_t index; } item;
@@ -201,6 +201,8 @@ void   graph_output(Graph *g, const char *name, Ref r);
 Ref    graph_find(const Graph *g, const char *name);                    /* 0 if absent */
 Ref    graph_out(const Graph *g, const char *name);
 int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types of all outputs */
+int    att_extra(const Node *n);        /* of an attention or its gradient: which input is the mask or the slopes; */
+int    att_documents(const Node *n);    /* ... where documents begin and end; 0: none */
 void   graph_count_uses(Graph *g);
 const char *graph_name(Graph *g, const char *base);                     /* base.N, not yet taken */
 

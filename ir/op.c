@@ -39,7 +39,7 @@ static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(ex
         END };
 static const AttrField att_f[] = { REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap),
         REAL(att, p),
-                                   INT(att, id), INT(att, mask), INT(att, alibi), END };
+                                   INT(att, id), INT(att, mask), INT(att, alibi), INT(att, documents), END };
 static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len), INT_OR(slice, step, 1),
         END };
 static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK }, END };

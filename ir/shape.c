@@ -380,10 +380,30 @@ int shape_linear_ce_grad(Graph *g, Node *n, Type *out)
         return k;
 }
 
+/* Documents come last, and what else there is before them. */
+int att_documents(const Node *n) { return n->a.att.documents ? n->n_in - 1 : 0; }
+
+int att_extra(const Node *n)
+{
+        int first = n->op == OP_ATTENTION ? 3 : 6;
+        return n->n_in - (n->a.att.documents != 0) > first ? first : 0;
+}
+
+static void need_documents(Graph *g, Node *n)
+{
+        Type want = type_of(DT_I32, 3, IN(0)->dim[0], IN(0)->dim[1], DIM(2));
+        need_int(g, n, att_documents(n));
+        need_shape(g, n, att_documents(n), &want);
+        if (!dim_eq(IN(0)->dim[1], IN(1)->dim[1]))
+                error_at(n->loc, "%s: documents need as many keys as queries, not %s in %%%s", TEXT,
+                         shape_text(IN(1), (char[256]){ 0 }), NAME(1));
+}
+
 int shape_attention(Graph *g, Node *n, Type *out)
 {
         char x[256], y[256], z[256];
-        need_inputs(n, n->op == OP_ATTENTION ? 3 : 6, n->op == OP_ATTENTION ? 4 : 7);
+        int first = n->op == OP_ATTENTION ? 3 : 6, documents = n->a.att.documents != 0;
+        need_inputs(n, first + documents, first + documents + 1);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
         if (q->rank != 4 || k->rank != 4 || v->rank != 4 ||
             !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
@@ -392,8 +412,10 @@ int shape_attention(Graph *g, Node *n, Type *out)
                          "not %s, %s, %s", TEXT,
                          shape_text(q, x), shape_text(k, y), shape_text(v, z));
         Type slopes = type_of(DT_F32, 1, q->dim[2]);
-        if (n->n_in == (n->op == OP_ATTENTION ? 4 : 7) && n->a.att.alibi)
-                need_shape(g, n, n->n_in - 1, &slopes);
+        if (att_extra(n) && n->a.att.alibi)
+                need_shape(g, n, att_extra(n), &slopes);
+        if (documents)
+                need_documents(g, n);
         out[0] = *q;
         out[0].dim[3] = last(v);
         out[1] = type_of(DT_F32, 3, q->dim[0], q->dim[2], q->dim[1]);

@@ -307,21 +307,36 @@ TEST(matvec_in_both_layouts_types_and_odd_sizes)
 typedef struct AttCase {
         int B, T, pos0, pos1, H, K, D, DV, causal, window, alibi, mask, ty;
         float softcap, drop;
+        int documents;          /* 1: rows hold several, no cache */
 } AttCase;
 
 static const AttCase att_case[] = {
-        { 1, 1, 0, 0, 1, 1, 8, 0, 1, 0, 0, 0, TY_F32, 0, 0 },
-        { 2, 3, 0, 0, 4, 2, 16, 0, 1, 0, 0, 0, TY_F32, 0, 0 },
-        { 2, 1, 300, 7, 8, 4, 8, 0, 1, 0, 0, 0, TY_F32, 0, 0 },
-        { 2, 1, 299, 0, 6, 1, 64, 0, 1, 100, 1, 0, TY_BF16, 0, 0 },
-        { 2, 65, 0, 0, 3, 3, 33, 20, 1, 0, 0, 0, TY_F32, 0, 0 },
-        { 1, 172, 40, 0, 4, 2, 64, 0, 1, 50, 0, 0, TY_F16, 0, 0 },
-        { 2, 65, 0, 0, 4, 2, 40, 0, 0, 0, 1, 1, TY_F32, 20, 0 },
-        { 1, 130, 0, 0, 2, 1, 128, 0, 1, 0, 0, 0, TY_F32, 0, .3f },
-        { 2, 33, 0, 0, 4, 4, 5, 7, 1, 7, 1, 1, TY_BF16, 5, .1f },
-        { 1, 3, 0, 0, 80, 1, 16, 0, 1, 0, 0, 0, TY_F32, 0, 0 },
-        { 1, 200, 0, 0, 2, 2, 256, 0, 0, 0, 0, 0, TY_F32, 0, 0 },
+        { 1, 1, 0, 0, 1, 1, 8, 0, 1, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 2, 3, 0, 0, 4, 2, 16, 0, 1, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 2, 1, 300, 7, 8, 4, 8, 0, 1, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 2, 1, 299, 0, 6, 1, 64, 0, 1, 100, 1, 0, TY_BF16, 0, 0, 0 },
+        { 2, 65, 0, 0, 3, 3, 33, 20, 1, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 1, 172, 40, 0, 4, 2, 64, 0, 1, 50, 0, 0, TY_F16, 0, 0, 0 },
+        { 2, 65, 0, 0, 4, 2, 40, 0, 0, 0, 1, 1, TY_F32, 20, 0, 0 },
+        { 1, 130, 0, 0, 2, 1, 128, 0, 1, 0, 0, 0, TY_F32, 0, .3f, 0 },
+        { 2, 33, 0, 0, 4, 4, 5, 7, 1, 7, 1, 1, TY_BF16, 5, .1f, 0 },
+        { 1, 3, 0, 0, 80, 1, 16, 0, 1, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 1, 200, 0, 0, 2, 2, 256, 0, 0, 0, 0, 0, TY_F32, 0, 0, 0 },
+        { 2, 301, 0, 0, 4, 2, 24, 0, 1, 0, 0, 0, TY_F32, 0, 0, 1 },
+        { 2, 140, 0, 0, 2, 2, 33, 20, 1, 9, 1, 0, TY_BF16, 0, .2f, 1 },
+        { 1, 170, 0, 0, 2, 1, 16, 0, 0, 0, 0, 0, TY_F32, 3, 0, 1 },
 };
+
+/* Documents of 1 to 60 tokens: where that of each token begins and ends. */
+static void documents_make(int *d, int T)
+{
+        for (int begin = 0, end; begin < T; begin = end) {
+                end = begin + 1 + below(60);
+                end = end < T ? end : T;
+                for (int t = begin; t < end; t++)
+                        d[2 * t] = begin, d[2 * t + 1] = end;
+        }
+}
 
 /* A case with its tensors, (B,T,H,D) and (B,S,K,D) with a gap between heads. */
 typedef struct Att {
@@ -331,6 +346,7 @@ typedef struct Att {
         float  *q, *k, *v, *slopes, *lse, *g;
         void   *qs, *ks, *vs, *gs;
         float *mask;
+        int *documents;         /* (B,T,2) */
         Attention a;
         double *out, *ref_lse, *dq, *dk, *dv;
 } Att;
@@ -351,15 +367,18 @@ static void att_make(Att *t, AttCase c)
         t->mask = malloc((size_t)(c.B * c.T * S) * sizeof *t->mask);
         for (int i = 0; i < c.B * c.T * S; i++)
                 t->mask[i] = below(4) != 0 && i / S % 5 != 2;   /* some rows see nothing */
+        t->documents = malloc((size_t)(c.B * c.T * 2) * sizeof *t->documents);
+        for (int b = 0; b < c.B; b++)
+                documents_make(t->documents + b * c.T * 2, c.T);
         t->a = (Attention){
                 .H = c.H, .K = c.K, .D = D, .DV = c.DV,
                 .q = { t->qs, c.ty, c.T * c.H * dq, c.H * dq, dq }, .k = { t->ks, c.ty, S * c.K * dq, c.K * dq, dq },
                 .v = { t->vs, c.ty, S * c.K * dv, c.K * dv, dv },
-                .scale = 2.f / sqrtf((float)D), .softcap = c.softcap, .causal = c.causal, .cached = 1,
+                .scale = 2.f / sqrtf((float)D), .softcap = c.softcap, .causal = c.causal, .cached = !c.documents,
                         .window = c.window,
                 .slopes = c.alibi ? t->slopes : 0, .mask = c.mask ? t->mask : 0, .mask_b = c.T * S, .mask_h = 0,
                         .mask_t = S,
-                .drop = c.drop, .drop_id = 3, .lse = t->lse
+                .documents = c.documents ? t->documents : 0, .drop = c.drop, .drop_id = 3, .lse = t->lse
         };
         /* the plain loops, forward and backward */
         size_t n = (size_t)(c.B * c.T * c.H), m = (size_t)(c.B * S * c.K);
@@ -369,6 +388,7 @@ static void att_make(Att *t, AttCase c)
         for (int b = 0; b < c.B; b++) for (int i = 0; i < c.T; i++) for (int h = 0; h < c.H; h++) {
                 int pos = t->rt.pos[b], Sb = pos + c.T, kh = h / (c.H / c.K), at = pos + i;
                 float *q = t->q + ((b * c.T + i) * c.H + h) * dq, *g = t->g + ((long)(b * c.T + i) * c.H + h) * DV;
+                const int *of = t->documents + (b * c.T + i) * 2;
                 double max = -INFINITY, sum = 0., delta = 0., *o = t->out + ((b * c.T + i) * c.H + h) * DV;
                 for (int s = 0; s < Sb; s++) {
                         float *k = t->k + ((b * S + s) * c.K + kh) * dq;
@@ -381,7 +401,8 @@ static void att_make(Att *t, AttCase c)
                         sl[s] = 1. - th * th;
                         x += c.alibi ? (double)t->slopes[h] * (s - at) : 0.;
                         int ok = (!c.causal || s <= at) && (!c.window || s > at - c.window)
-                                 && (!c.mask || t->mask[(b * c.T + i) * S + s]);
+                                 && (!c.mask || t->mask[(b * c.T + i) * S + s])
+                                 && (!c.documents || (s >= of[0] && s < of[1]));
                         p[s] = ok ? x : -INFINITY;
                         max = fmax(max, p[s]);
                 }
@@ -418,6 +439,7 @@ static void att_make(Att *t, AttCase c)
 static void att_drop_case(Att *t)
 {
         free(t->q), free(t->k), free(t->v), free(t->g), free(t->slopes), free(t->lse), free(t->mask);
+        free(t->documents);
         free(t->qs), free(t->ks), free(t->vs), free(t->gs);
         free(t->out), free(t->ref_lse), free(t->dq), free(t->dk), free(t->dv);
 }

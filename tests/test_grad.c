@@ -232,6 +232,9 @@ TEST(products_by_expert)
         "%k = param : f32[B,T," K "," D "]\n%v = param : f32[B,T," K "," D "]\n" \
         "%y = attention %q, %k, %v" extra_in " {" attr "} : f32[B,T," H "," D "]\nreturn %y", -1, 1 }
 
+/* Of 3 and 2 tokens; of 1, 3 and 1. */
+#define DOCUMENTS "%d = const {data=0:3:0:3:0:3:3:5:3:5:0:1:1:4:1:4:1:4:4:5} : i32[B,T,2]\n"
+
 TEST(attentions)
 {
         CHECK_ALL(ATT("2", "2", "3", "", "", "scale=0.5, causal=1"), ATT("4", "2", "2", "", "", "scale=0.7, causal=1"),
@@ -240,7 +243,10 @@ TEST(attentions)
                   ATT("2", "2", "2", "", "", "scale=1, causal=1, p=0.3, id=5"),
                   ATT("2", "1", "2", ", %s", "%s = const {data=0.5:0.25} : f32[2]\n", "scale=1, causal=1, alibi=1"),
                   ATT("2", "1", "2", ", %m", "%m = const {data=1:0:1:0:1:0:0:0:0:0:1:1:1:1:1:0:1:0:0:1:1:0:0:0:0} : f32[T,T]\n",
-                      "scale=1, mask=1"));
+                      "scale=1, mask=1"),
+                  ATT("2", "1", "2", ", %d", DOCUMENTS, "scale=1, causal=1, documents=1"),
+                  ATT("2", "1", "2", ", %s, %d", "%s = const {data=0.5:0.25} : f32[2]\n" DOCUMENTS,
+                      "scale=1, alibi=1, documents=1"));
 }
 
 TEST(moves)

@@ -375,6 +375,13 @@ TEST(evaluator_gives_known_values)
                 { "%q = fill : f32[1,3,1,1]\n%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
                   "%a = attention %q, %q, %q, %m {scale=1, mask=1} : f32[1,3,1,1]\n"
                           "%y = item %a {index=1} : f32[1,1,3]", { -INFINITY, 0.69314718055994531, 0 }, 3 },
+                /* documents of two tokens and of one: means of what came before in them; then of all in them */
+                { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:7:9} : f32[1,3,1,1]\n"
+                  "%d = const {data=0:2:0:2:2:3} : i32[1,3,2]\n"
+                  "%y = attention %q, %q, %v, %d {scale=1, causal=1, documents=1} : f32[1,3,1,1]", { 5, 6, 9 }, 3 },
+                { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:7:9} : f32[1,3,1,1]\n%s = fill {x=0} : f32[1]\n"
+                  "%d = const {data=0:1:1:3:1:3} : i32[1,3,2]\n"
+                  "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]", { 5, 8, 8 }, 3 },
                 /* append at rows 0.. and 4.. of 8 */
                 { "%s = state : f32[B,S,1,1]\n%x = const {data=1:2:3:4:5:6} : f32[B,T,1,1]\n"
                         "%y = append %s, %x : f32[B,S,1,1]",

@@ -3,6 +3,7 @@
  * Query t of sequence b stands at p = rt->pos[b] + t (Att::CACHED) or at t; there
  * are S = p's offset + T keys.  It attends key s if s < S and, as Att says,
  *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
+ *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the other
  * with score
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
  * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).
@@ -52,6 +53,7 @@ struct AttBase {
         static constexpr float SOFTCAP = 0.f;     /* 0: none                                         */
         static constexpr bool  ALIBI = false;
         static constexpr bool  MASK = false;      /* in.mask is read                                 */
+        static constexpr bool  DOCUMENTS = false; /* in.documents is read; CACHED is false           */
         static constexpr bool  CACHED = false;    /* k, v begin rt->pos[b] tokens before the queries */
         static constexpr bool  COUNTED = false;   /* of T tokens a run has fewer, and what lies behind them is anything */
         static constexpr float DROPOUT = 0.f;     /* of probabilities; element ((b*H+h)*T+t)*S + s   */
@@ -70,6 +72,8 @@ struct AttIn {
         long mb, mt, ms;
         const float *slopes;                      /* (H) ALiBi */
         unsigned drop_id;                         /* of dropout: layers differ in it, not in their kernels */
+        const int *documents;                     /* (B,T,2): where the document of a token begins, and where it ends:
+                                                     0 <= begin <= t < end <= T, the same of all its tokens */
 };
 
 template <int BM_, int BN_, int SUB_, int COLS_, int THREADS_>
@@ -100,6 +104,7 @@ struct AttHead {
         int   T, pos, S, bh;
         float slope;
         unsigned drop_id;
+        const int *documents;
 
         static constexpr bool  SHAPED = Att::SOFTCAP > 0.f || Att::ALIBI;
         /* exp(score) = 2^(BASE2 x), with x from score(): q.k itself, or the score */
@@ -109,37 +114,53 @@ struct AttHead {
                 : AttHead(in, rt_, b, h, T_, Att::CACHED ? rt_->pos[b] : 0) {}
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_, int pos_)
                 : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_), pos(pos_), S(pos + T_),
-                  bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id) {}
+                  bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id),
+                  documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0) {}
+
+        /* Of token t's document, or of the last one's. */
+        __device__ int begin(int t) const { return documents[2 * (t < T ? t : T - 1)]; }
+        __device__ int end(int t) const { return documents[2 * (t < T ? t : T - 1) + 1]; }
 
         /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1). */
         __device__ int first_key(int t0) const
         {
                 int s = pos + t0 - Att::WINDOW + 1;
-                return Att::WINDOW > 0 && s > 0 ? s : 0;
+                s = Att::WINDOW > 0 && s > 0 ? s : 0;
+                return Att::DOCUMENTS && begin(t0) > s ? begin(t0) : s;
         }
-        __device__ int end_key(int t1) const { return Att::CAUSAL ? pos + (t1 < T ? t1 : T) : S; }
-        __device__ int first_query(int s0) const { return Att::CAUSAL && s0 > pos ? s0 - pos : 0; }
+        __device__ int end_key(int t1) const
+        {
+                return Att::CAUSAL ? pos + (t1 < T ? t1 : T) : Att::DOCUMENTS ? end(t1 - 1) : S;
+        }
+        __device__ int first_query(int s0) const
+        {
+                return Att::CAUSAL && s0 > pos ? s0 - pos : Att::DOCUMENTS ? begin(s0) : 0;
+        }
         __device__ int end_query(int s1) const
         {
                 int t = s1 - 1 + Att::WINDOW - pos;
-                return Att::WINDOW > 0 && t < T ? t : T;
+                t = Att::WINDOW > 0 && t < T ? t : T;
+                return Att::DOCUMENTS && end(s1 - 1) < t ? end(s1 - 1) : t;
         }
 
         /* All pairs of queries [t0, t1) and keys [s0, s1) attend; none does. */
         __device__ bool full(int t0, int t1, int s0, int s1) const
         {
                 return !Att::MASK && s1 <= S && t1 <= T && (!Att::CAUSAL || s1 - 1 <= pos + t0)
-                    && (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW);
+                    && (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW)
+                    && (!Att::DOCUMENTS || (s0 >= begin(t1 - 1) && s1 <= end(t0)));
         }
         __device__ bool empty(int t0, int t1, int s0, int s1) const
         {
                 return s0 >= S || t0 >= T || (Att::CAUSAL && s0 > pos + t1 - 1)
-                    || (Att::WINDOW > 0 && s1 - 1 <= pos + t0 - Att::WINDOW);
+                    || (Att::WINDOW > 0 && s1 - 1 <= pos + t0 - Att::WINDOW)
+                    || (Att::DOCUMENTS && (s1 <= begin(t0) || s0 >= end(t1 - 1)));
         }
         __device__ bool attends(int t, int s) const
         {
                 return s < S && t < T && (!Att::CAUSAL || s <= pos + t)
                     && (Att::WINDOW == 0 || s > pos + t - Att::WINDOW)
+                    && (!Att::DOCUMENTS || (s >= begin(t) && s < end(t)))
                     && (!Att::MASK || mask[t * mt + s * ms] != (typename Att::Mask)0);
         }
 

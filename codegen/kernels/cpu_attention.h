@@ -3,10 +3,11 @@
  *
  * Query t of sequence b is at p = pos[b] + t; there are S = pos[b] + T keys, key s
  * at s; pos is rt->pos where `cached`, else 0.  Key s is allowed iff (causal: s <= p) and
- * (window > 0: s > p - window) and (mask: mask != 0).  In this order: score = scale *
- * q.k; softcap c > 0: c * tanh(score / c); slopes: + slope[h] * (s - p).  A row with nothing
- * allowed gives 0 and lse = -inf.  Dropout zeroes probabilities after the softmax; element
- * index ((b*H + h)*T + t)*S + s.  Query head h reads key head h / (H/K).
+ * (window > 0: s > p - window) and (mask: mask != 0) and (documents: begin <= s < end of the
+ * query's).  In this order: score = scale * q.k; softcap c > 0: c * tanh(score / c); slopes:
+ * + slope[h] * (s - p).  A row with nothing allowed gives 0 and lse = -inf.  Dropout zeroes
+ * probabilities after the softmax; element index ((b*H + h)*T + t)*S + s.  Query head h reads
+ * key head h / (H/K).
  *
  * A tile is (b, key head, up to ATTENTION_ROWS rows): the rows are the G = H/K query heads
  * of that key head times some queries, row r = query r / G, head r % G, so that all of them
@@ -31,6 +32,7 @@ typedef struct Attention {
         const float *slopes;            /* ALiBi, (H), or NULL */
         const float *mask;              /* 0: not allowed; or NULL */
         long         mask_b, mask_h, mask_t;    /* its strides; along s: 1 */
+        const int   *documents;         /* (B,T,2): where a token's begins and ends (not if cached), or NULL */
         float        drop;              /* probability, 0: none */
         unsigned     drop_id;
         float       *lse;               /* (B,H,T), out (backward: in), or NULL */
@@ -59,6 +61,12 @@ TGC_INLINE int att_head(const Attention *a, AttTile t, int r) { (void)a; return 
 TGC_INLINE int att_query(AttTile t, int r) { return t.t0 + r / t.G; }
 TGC_INLINE long heads_at(Heads x, int b, long t, int h) { return b * x.b + t * x.t + h * x.h; }
 
+/* Of a query: begin and end, or NULL. */
+TGC_INLINE const int *att_document(const Attention *a, const Rt *rt, int b, long query)
+{
+        return a->documents ? a->documents + ((long)b * rt->T + query) * 2 : 0;
+}
+
 TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 {
         int step = att_queries(a), G = a->H / a->K;
@@ -71,16 +79,25 @@ TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
         long first = t.pos + t.t0, last = first + t.rows / G - 1;
         t.lo = a->window > 0 ? tgc_max(0, first - a->window + 1) : 0;
         t.hi = a->causal ? last + 1 : t.S;
+        if (a->documents) {
+                t.lo = tgc_max(t.lo, att_document(a, rt, t.b, first)[0]);
+                t.hi = tgc_min(t.hi, att_document(a, rt, t.b, last)[1]);
+        }
         return t;
 }
 
 /* s[0..n): q.k of keys s0.. with row (b, h, query) become scores, -inf where not allowed.
  * slope_of, where not NULL, gets d score / d (q.k) besides the scale (softcap). */
-TGC_INLINE void att_scores(const Attention *a, int b, int h, int query, int pos, long s0, int n, float *s,
-                           float *slope_of)
+TGC_INLINE void att_scores(const Attention *a, const Rt *rt, int b, int h, int query, int pos, long s0, int n,
+                           float *s, float *slope_of)
 {
+        const int *document = att_document(a, rt, b, query);
         long p = pos + query;
         long lo = a->window > 0 ? p - a->window + 1 - s0 : 0, hi = a->causal ? p + 1 - s0 : n;
+        if (document) {
+                lo = tgc_max(lo, document[0] - s0);
+                hi = tgc_min(hi, document[1] - s0);
+        }
         for (int i = 0; i < n; i++)
                 s[i] *= a->scale;
         if (a->softcap > 0.f) {
@@ -175,7 +192,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 for (int r = 0; r < t.rows; r++) {
                         float *sr = s + r * ATTENTION_KB, *or = o + r * ldo;
                         int h = att_head(a, t, r), query = att_query(t, r);
-                        att_scores(a, t.b, h, query, t.pos, s0, n, sr, 0);
+                        att_scores(a, rt, t.b, h, query, t.pos, s0, n, sr, 0);
                         float alpha = att_online(sr, n, &max[r], &sum[r]);
                         if (alpha != 1.f)
                                 for (int d = 0; d < DV; d++)
@@ -221,7 +238,7 @@ TGC_INLINE void att_grad_block(const Attention *a, const Rt *rt, AttTile t, long
                 int h = att_head(a, t, r), query = att_query(t, r);
                 float lse = a->lse[((long)t.b * a->H + h) * rt->T + query];
                 lse = lse == -INFINITY ? 0.f : lse;     /* all scores are -inf */
-                att_scores(a, t.b, h, query, t.pos, s0, n, s, slope);
+                att_scores(a, rt, t.b, h, query, t.pos, s0, n, s, slope);
                 for (int i = 0; i < n; i++)
                         keep[i] = 1.f;
                 if (a->drop > 0.f)

@@ -104,13 +104,13 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         case OP_ATTENTION:
                 for (int i = 0; i < 3; i++)
                         in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
-                if (o->n_in > 3)                        /* kernels read masks and slopes as floats */
+                if (att_extra(o))                       /* kernels read masks and slopes as floats */
                         in[3] = cast_to(g, in[3], DT_F32);
                 dt = narrow ? c->dt : DT_F32;
                 break;
         case OP_ATTENTION_GRAD:
                 in[5] = narrow ? cast_to(g, in[5], c->dt) : in[5];
-                if (o->n_in > 6)
+                if (att_extra(o))
                         in[6] = cast_to(g, in[6], DT_F32);
                 dt = narrow ? c->dt : DT_F32;
                 break;

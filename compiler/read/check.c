@@ -45,13 +45,15 @@ void attr_default(Op op, Attr *a)
         }
 }
 
+static bool is_input(const Node *n, const char *name) { return n->op == OP_INPUT && !strcmp(n->name, name); }
+
 /* What shape rules leave open: counts of inputs, ranges of attributes, stated types. */
-static void check_node(const Node *n)
+static void check_node(const Graph *g, const Node *n)
 {
         const Attr *a = &n->a;
         const char *text = op_info[n->op].text;
         char t[256];
-        int most = n->op == OP_COMBINE ? 2 : n->op == OP_ATTENTION || n->op == OP_LINEAR_CE ? 4 : MAX_IN;
+        int most = n->op == OP_COMBINE ? 2 : n->op == OP_ATTENTION ? 5 : n->op == OP_LINEAR_CE ? 4 : MAX_IN;
         if (n->n_in > most)
                 error_at(n->loc, "%s: %d inputs, at most %d", text, n->n_in, most);
         switch (n->op) {
@@ -83,8 +85,10 @@ static void check_node(const Node *n)
                                  a->att.p);
                 if (a->att.window < 0 || !(a->att.softcap >= 0))
                         error_at(n->loc, "attention: window and softcap cannot be negative");
-                if ((n->n_in == 4) != (a->att.mask || a->att.alibi))
+                if ((att_extra(n) != 0) != (a->att.mask || a->att.alibi))
                         error_at(n->loc, "attention: a fourth input needs mask=1 or alibi=1, and these need it");
+                if (a->att.documents && !is_input(NODE(g, n->in[att_documents(n)]), "documents"))
+                        error_at(n->loc, "attention: documents are the input `documents`, which the runtime fills");
                 break;
         case OP_EXPERT_MATMUL:
                 if (a->expert.adiv < 0 || a->expert.bdiv < 0)
@@ -115,7 +119,7 @@ Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, cons
         const Node *n = NODE(g, r);
         if (!type_is_sane(&n->type))
                 error_at(loc, "%s: the result %s is out of range", op_info[op].text, shape_text(&n->type, t));
-        check_node(n);
+        check_node(g, n);
         return r;
 }
 

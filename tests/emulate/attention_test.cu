@@ -21,6 +21,7 @@ struct Args {
         int *done;
         const void *mask;               /* (B,T,cap) */
         const float *slopes;
+        const int *documents;           /* (B,T,2) */
         const Rt *rt;
         int B, T, cap;
 };
@@ -45,7 +46,7 @@ TGC_DEV AttIn<typename C::E, typename C::Att> inputs(const Args *a)
         const typename C::E *x = (const typename C::E *)a->qkv;
         AttIn<typename C::E, A> in = { x, x + A::H * A::D, x + (A::H + A::K) * A::D,
                 { a->T * W, W, A::D }, { a->T * W, W, A::D }, { a->T * W, W, A::D },
-                (const typename A::Mask *)a->mask, (long)a->T * a->cap, a->cap, 1, a->slopes };
+                (const typename A::Mask *)a->mask, (long)a->T * a->cap, a->cap, 1, a->slopes, 0, a->documents };
         if (A::CACHED) {
                 in.k = (const typename C::E *)a->k;
                 in.v = (const typename C::E *)a->v;
@@ -265,11 +266,19 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
                 }
         for (size_t i = 0; i < (size_t)B * T * cap; i++)
                 mask[i] = (typename A::Mask)(uniform() > -0.3 && i / cap % 5 != 2);  /* every fifth: no key */
+        int *documents = (int *)memory((size_t)B * T * 8);
+        for (int b = 0; b < B; b++)
+                for (int begin = 0, end; begin < T; begin = end) {      /* of 1 to 90 tokens */
+                        end = begin + 1 + (int)(45. * (1. + uniform()));
+                        end = end < T ? end : T;
+                        for (int t = begin; t < end; t++)
+                                documents[2 * (b * T + t)] = begin, documents[2 * (b * T + t) + 1] = end;
+                }
         for (int h = 0; h < H; h++)
                 slopes[h] = 0.25f / (float)(h + 1);
 
         Args *a = (Args *)memory(sizeof *a);
-        *a = { x, g, kc, vc, o, dq, dk, dv, o2, lse, delta, work, done, mask, slopes, rt, B, T, cap };
+        *a = { x, g, kc, vc, o, dq, dk, dv, o2, lse, delta, work, done, mask, slopes, documents, rt, B, T, cap };
         memset((void *)o, 0x7f, nq * sizeof(E));
         memset((void *)o2, 0x7f, nq * sizeof(E));
         if (run(a))
@@ -301,7 +310,8 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
                         if (A::ALIBI)
                                 y += slopes[h] * (s - at);
                         if ((A::CAUSAL && s > at) || (A::WINDOW && s <= at - A::WINDOW)
-                            || (A::MASK && mask[((size_t)b * T + t) * cap + s] == 0))
+                            || (A::MASK && mask[((size_t)b * T + t) * cap + s] == 0)
+                            || (A::DOCUMENTS && (s < documents[2 * (b * T + t)] || s >= documents[2 * (b * T + t) + 1])))
                                 y = -INFINITY;
                         sc[s] = y;
                         top = fmax(top, y);
@@ -363,6 +373,7 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
 #define ALIBI_     SET(bool, ALIBI, true)
 #define MASK_(t)   SET(bool, MASK, true) typedef t Mask;
 #define CACHED_    SET(bool, CACHED, true)
+#define DOCUMENTS_ SET(bool, DOCUMENTS, true)
 #define DROP_(x)   SET(float, DROPOUT, x) SET(unsigned, DROP_ID, 42)
 #define VEC_(x)    SET(int, VEC, x)
 
@@ -384,6 +395,10 @@ CASE( exact,         float, 64, 4, 2, 8,   1,   1,      2, 75,  0, 0, 0,        
 CASE( exact_odd,     float, 81, 2, 1, 2,   1,   1,      1, 41,  0, 0, 0,        VEC_(1) WINDOW_(9) ALIBI_ CAP_(3.f) ) \
 CASE( exact_widest,  float,256, 1, 1, 4,   1,   1,      1, 37,  0, 0, 0,        VEC_(4) DROP_(0.1f) ) \
 CASE( odd_bf16,      bf16,  33, 2, 2, 1,   1,   1,      1, 35,  0, 0, 0,        VEC_(1) MASK_(int) ) \
+CASE( documents,     bf16,  64, 4, 2, 4,   1,   1,      2, 330, 0, 0, 0,        DOCUMENTS_ ) \
+CASE( documents_128, bf16, 128, 2, 2, 8,   1,   1,      1, 203, 0, 0, 0,        DOCUMENTS_ WINDOW_(33) ) \
+CASE( documents_all, f16,   48, 2, 1, 2,   1,   1,      1, 171, 0, 0, 0,        DOCUMENTS_ CAUSAL_(false) ) \
+CASE( exact_docs,    float, 36, 4, 2, 4,   1,   1,      2, 155, 0, 0, 0,        DOCUMENTS_ VEC_(4) DROP_(0.1f) ALIBI_ ) \
 CASE( cached,        bf16,  64, 8, 2, 8,   8,   4,      3, 3,   0, 5, 290,      CACHED_ ) \
 CASE( cached_one,    f16,  128, 4, 1, 4,   4,   3,      3, 1,   0, 700, 64,     CACHED_ WINDOW_(300) ) \
 CASE( cached_exact,  float, 80, 2, 2, 2,   1,   8,      2, 1,   17, 333, 0,     CACHED_ VEC_(4) ) \
@@ -472,6 +487,7 @@ CASE( short_whole,   32, 4, 8,   2, 64, ) \
 CASE( short_odd,     64, 2, 2,   1, 37, ) \
 CASE( short_one,     32, 2, 1,   2, 1,  CAUSAL_(false) ) \
 CASE( short_shaped,  32, 3, 4,   2, 50, WINDOW_(20) ALIBI_ CAP_(3.f) ) \
+CASE( short_docs,    32, 2, 4,   3, 61, DOCUMENTS_ ) \
 CASE( short_dropped, 32, 2, 4,   2, 45, DROP_(0.2f) MASK_(int) )
 
 #define CASE(name, D_, H_, OUT_, B_, T_, options) \

@@ -114,6 +114,9 @@ static int read_model(Build *b, const BuildOptions *o, Err *e)
         if (!code && o->vocab > b->model->vocab)
                 code = err_set(e, TGC_BAD_FILE, "%s: the model's vocabulary is %lld, the tokenizer has %d", o->model,
                                (long long)b->model->vocab, o->vocab);
+        if (!code && o->documents && *o->documents >= b->model->vocab)
+                code = err_set(e, TGC_USAGE, "--documents %d: the vocabulary has %lld", *o->documents,
+                               (long long)b->model->vocab);
         return code;
 }
 
@@ -150,6 +153,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 c.batch = c.train ? 8 : 1;
         if (!DIAG_CATCH(&d))
                 return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+        if (o->documents)
+                split_documents(b->model, *o->documents);
         graph_print(b->model->graph, &b->graph, 0);
         write_json(b->model, &b->json);
         write_dot(b->model->graph, &b->dot);

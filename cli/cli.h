@@ -63,6 +63,7 @@ typedef struct BuildOptions {
         const char *print_after;
         const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
         const char *choices_name;
+        const int  *documents;          /* token that begins one; NULL: a row of training tokens is one */
         int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
 } BuildOptions;
 

@@ -120,13 +120,32 @@ static int set_ints(Oracle *o, const char *leaf, const int *v, int n, Err *e)
         return code;
 }
 
-/* An oracle that has run. */
-static int consult(Check *c, Oracle **o, bool grads, int B, int T, const int *ids, const int *targets, Err *e)
+/* split: rows are cut into documents, as they are in training. */
+static int set_documents(const Check *c, Oracle *o, const int *ids, int B, int T, bool split, Err *e)
 {
+        int n = B * T * 2, *d = malloc((size_t)n * sizeof *d);
+        if (!d)
+                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B, T);
+        for (int i = 0; i < n; i++)
+                d[i] = i % 2 * T;
+        if (split)
+                session_documents(c->s, ids, B, T, d);
+        int code = set_ints(o, "documents", d, n, e);
+        free(d);
+        return code;
+}
+
+/* An oracle that has run: of a step, of its loss alone (eval), or of texts that are one document each. */
+typedef enum { ASK_STEP, ASK_LOSS, ASK_TEXT } Ask;
+
+static int consult(Check *c, Oracle **o, Ask ask, int B, int T, const int *ids, const int *targets, Err *e)
+{
+        bool grads = ask == ASK_STEP;
         int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, e);
         if (code || (code = give_weights(c, *o, e)) || (code = set_ints(*o, "ids", ids, B * T, e)))
                 return code;
-        if ((code = set_ints(*o, "targets", targets, B * T, e)))
+        if ((code = set_ints(*o, "targets", targets, B * T, e))
+            || (code = set_documents(c, *o, ids, B, T, ask != ASK_TEXT, e)))
                 return code;
         return oracle_run(*o, e);
 }
@@ -138,6 +157,9 @@ static int random_ids(const Check *c, int n, uint64_t seed, int **ids, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
         for (int i = 0; i < n; i++)
                 (*ids)[i] = (int)(hash(seed * 1000003 + (uint64_t)i) % (uint64_t)c->m->vocab);
+        for (int i = 0; c->m->documents >= 0 && i < n; i++)             /* documents of a few tokens */
+                if (hash(seed + (uint64_t)i) % 8 == 0)
+                        (*ids)[i] = c->m->documents;
         return TGC_OK;
 }
 
@@ -236,7 +258,7 @@ static int check_step(Check *c, uint64_t seed, Err *e)
                 code = random_ids(c, B * T, seed + 1, &targets, e);
         TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
                 .eps = 1e-8, .lr = 0.01, .weight_decay = 0.1, .clip = 0.5 };
-        if (!code && !(code = remember(c, e)) && !(code = consult(c, &o, true, B, T, ids, targets, e))
+        if (!code && !(code = remember(c, e)) && !(code = consult(c, &o, ASK_STEP, B, T, ids, targets, e))
             && !(code = session_train_step(c->s, &in, &r, e))) {
                 check_loss(c, o, "step", "loss", r.loss);
                 check_loss(c, o, "step", "aux_loss", r.aux_loss);
@@ -246,7 +268,7 @@ static int check_step(Check *c, uint64_t seed, Err *e)
         oracle_free(o);
         o = NULL;
         if (!code && session_has(c->s, "eval") && !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e))
-            && !(code = consult(c, &o, false, B, T, ids, targets, e)))
+            && !(code = consult(c, &o, ASK_LOSS, B, T, ids, targets, e)))
                 check_loss(c, o, "eval", "loss", loss);
         oracle_free(o);
         free(ids);
@@ -310,7 +332,7 @@ static int check_batch(Check *c, const char *prog, int B, uint64_t seed, Err *e)
         for (int b = 0; b < B && !code; b++)
                 for (int t = 0; t < N; t++)
                         text[b * N + t] = t < PROMPT ? ids[b * PROMPT + t] : said[(t - PROMPT) * B + b];
-        if (!code && !(code = consult(c, &o, false, B, N, text, text, e)) && (want = oracle_output(o, "logits", &n))) {
+        if (!code && !(code = consult(c, &o, ASK_TEXT, B, N, text, text, e)) && (want = oracle_output(o, "logits", &n))) {
                 for (int b = 0; b < B; b++) {
                         double x = rel_error(logits + (int64_t)b * V, want + ((int64_t)b * N + N - 1) * V, V, 0);
                         worst = x <= worst ? worst : x;
@@ -391,7 +413,7 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
         size_t elems = code ? 0 : (size_t)n * (size_t)c->m->vocab;
         if (!code && !(logits = malloc(elems * sizeof *logits)))
                 code = err_set(e, TGC_NO_MEMORY, "no memory for logits");
-        if (!code && !(code = consult(c, &o, false, 1, n, ids, ids, e)))
+        if (!code && !(code = consult(c, &o, ASK_TEXT, 1, n, ids, ids, e)))
                 want = oracle_output(o, "logits", &count);
         if (!code && (!want || (size_t)count != elems))
                 code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want

@@ -193,7 +193,7 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 static int refuse_model_options(const Args *a, const char *path, Err *e)
 {
         static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS,
-                                          O_TUNED };
+                                          O_TUNED, O_DOCUMENTS };
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 if (opt_set(a, fixed[i]))
                         return err_set(e, TGC_USAGE, "%s is compiled already: --%s belongs to `tgc compile`", path,
@@ -284,14 +284,38 @@ static void say_passed_over(const Plan *p, const Args *a, const char *choices)
                     all - taken, all);
 }
 
+/* --documents: an id, or the text of a token; -1: there is no such option. */
+static int documents_token(const Loaded *l, const Args *a, const char *path, int *id, Err *e)
+{
+        const char *word = opt_str(a, O_DOCUMENTS);
+        Tokenizer *tok = NULL;
+        uint64_t n;
+        int code = TGC_OK;
+        *id = -1;
+        if (!word)
+                return TGC_OK;
+        if (text_int(word, TOK_MAX_VOCAB, &n)) {
+                *id = (int)n;
+                return TGC_OK;
+        }
+        if (!l->tok && (code = tokenizer_for(&tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
+                return code;
+        if (!l->tok && !tok)
+                code = err_set(e, TGC_USAGE, "--documents %.60s: there is no tokenizer to look it up in; give its id", word);
+        else if ((*id = tokenizer_find(l->tok ? l->tok : tok, word, strlen(word))) < 0)
+                code = err_set(e, TGC_USAGE, "--documents %.60s: the tokenizer has no such token", word);
+        tokenizer_free(tok);
+        return code;
+}
+
 static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         char vocab[32] = "0", *choices;
-        int code = TGC_OK;
+        int code = TGC_OK, documents;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
         if (!l->tok && is_char && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
                 return code;
-        if ((code = read_choices(a, &choices, e)))
+        if ((code = documents_token(l, a, path, &documents, e)) || (code = read_choices(a, &choices, e)))
                 return code;
         BuildOptions o = {
                 .kind = l->kind, .model = path, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
@@ -299,7 +323,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
-                .choices = choices, .choices_name = opt_str(a, O_TUNED),
+                .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
         code = build_plan(&l->plan, &o, e);

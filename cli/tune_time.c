@@ -158,6 +158,8 @@ static int prepare(Session *s, const Prog *g, Err *e)
                 session_rt(s)->share = 1;
                 session_rt_changed(s);
                 code = session_write(s, g->name, "ids", ids, n * sizeof *ids, e);
+                if (!code)
+                        code = session_write_documents(s, g->name, ids, g->B, g->T, e);
         }
         free(ids);
         return code;

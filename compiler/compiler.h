@@ -28,6 +28,7 @@ typedef struct Model {
         const char **ignore;            /* globs of checkpoint tensors that may go unused */
         int         n_ignore;
         int64_t     vocab, ctx;
+        int64_t     documents;          /* the token that begins one, or -1: a row of tokens is one */
         const char *meta;               /* lines "meta KEY VALUE\n" */
 } Model;
 
@@ -62,6 +63,8 @@ void   write_json(const Model *m, Text *out);           /* what read_json reads 
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);
+void split_documents(Model *m, int64_t token);  /* a token attends its own document alone ... */
+void forget_documents(Graph *g, Arena *tmp);    /* ... but there is one where texts are generated */
 void merge_linears(Model *m, Arena *tmp);
 void fuse_loss(Graph *g, Arena *tmp);           /* last linear + cross-entropy */
 void differentiate(Graph *g, Arena *tmp);

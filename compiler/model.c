@@ -11,6 +11,7 @@ Model *model_new(const char *name)
         m->arena = g->arena;
         m->graph = g;
         m->name = arena_str(g->arena, name);
+        m->documents = -1;
         m->meta = "";
         return m;
 }

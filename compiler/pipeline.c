@@ -160,10 +160,14 @@ static Graph *specialise(const Model *m, const Spec *s, Arena *tmp)
         g->n_out = k;
         graph_rebuild(g, visit_bind, &b);
         g->sizes = s->fixed;
+        if (s->kind & CACHED)
+                forget_documents(g, tmp);
         graph_sweep(g);
         graph_count_uses(g);
         graph_rebuild(g, visit_used, NULL);
-        (void)tmp;
+        if (s->kind & CACHED && has_input(g, "documents"))
+                error_at(NODE(g, graph_find(g, "documents"))->loc, "only attention and `position() - begin` may read the "
+                         "input `documents` of a model that generates text");
         return g;
 }
 
@@ -289,6 +293,8 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
                  : o->train           ? "train"
                                       : "infer",
                  (long long)m->vocab, ctx, o->batch, chunk);
+        if (m->documents >= 0)
+                text_add(t, "documents %lld\n", (long long)m->documents);
         text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];

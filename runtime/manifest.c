@@ -128,7 +128,8 @@ static void parse_line(Words *w, Manifest *m)
 {
         const struct { const char *name; int *to, max; } number[] = {
                 { "vocab", &m->vocab, 1 << 28 }, { "ctx", &m->ctx, 1 << 28 },
-                { "batch", &m->batch, TGC_MAX_BATCH }, { "chunk", &m->chunk, 1 << 28 }
+                { "batch", &m->batch, TGC_MAX_BATCH }, { "chunk", &m->chunk, 1 << 28 },
+                { "documents", &m->documents, 1 << 28 }
         };
         char *word = words_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)
@@ -157,7 +158,7 @@ static void parse_line(Words *w, Manifest *m)
 int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
 {
         Words w = { .what = "manifest", .e = e };
-        *m = (Manifest){ .model = "" };
+        *m = (Manifest){ .model = "", .documents = -1 };
         if (size > MANIFEST_MAX_TEXT || memchr(text, 0, size))
                 return err_set(e, TGC_BAD_FILE, "manifest: %s",
                                size > MANIFEST_MAX_TEXT ? "longer than 256 MiB" : "a zero byte in the text");

@@ -34,6 +34,7 @@
  *      ctx S                           most tokens the cache holds / the longest training window
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
+ *      documents ID                    token that begins a document (io documents); absent: none does
  *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
  *      param NAME DxDxD OFFSET trainable|frozen INIT [ARG...]     offset in elements
  *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
@@ -72,7 +73,8 @@
  * Gradients are float32, but where there is an arena gsum, which has 4 bytes for each of the first n parameters: theirs
  * are bf16 in g.  When a step has several micro-steps (else kernels get a null address for gsum), add_grads runs
  * after each of them and adds these gradients up in gsum, in float32, where update then reads them.
- * io names: ids targets (i32 B*T), logits (f32 B*V or B*T*V), next (i32 B),
+ * io names: ids targets (i32 B*T), documents (i32 B*T*2: where that of each token
+ * of its row begins and ends, 0 <= begin <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B),
  * out (i32 ring of sampled tokens, B*ctx), history, loss aux_loss (f32 1),
  * nll (f32 B*T), grad_norm (f32 1), bad (i32 1: the update was skipped).
  * ids and next may be one buffer; else the runtime copies next to ids between

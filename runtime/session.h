@@ -110,6 +110,11 @@ int  session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *
  * a GPU with short steps busy. */
 int  session_train_begin(Session *s, const TrainStep *in, Err *e);
 int  session_train_end(Session *s, TrainResult *out, Err *e);
+/* Where the document of each token of ids (B,T) begins and ends in its row, out (B,T,2): one begins with each row and
+ * with each token that the manifest calls `documents`. */
+void session_documents(const Session *s, const int *ids, int B, int T, int *out);
+/* The same to a program's input `documents`, if it has one. */
+int  session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e);
 /* Mean loss over one batch (B,T), dropout off. */
 int  session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss, uint64_t *tokens, Err *e);
 

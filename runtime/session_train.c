@@ -7,6 +7,7 @@
  * steps may be under way: the host queues the next one before it reads the
  * numbers of the last, so that a GPU with short steps never waits for it. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "session_impl.h"
 
@@ -73,17 +74,53 @@ static int upload_rt(Session *s, int place, Err *e)
         return upload_ahead(s, place, s->rt_mem[place], &s->rt, sizeof s->rt, e);
 }
 
-static int batch_ahead(Session *s, const char *io, const int *data, size_t n, Err *e)
+void session_documents(const Session *s, const int *ids, int B, int T, int *out)
 {
-        void *mem;
-        int code = io_at(s, "step", io, n * sizeof *data, &mem, e);
-        return code ? code : upload_ahead(s, 0, mem, data, n * sizeof *data, e);
+        for (int b = 0; b < B; b++, ids += T, out += 2 * T)
+                for (int begin = 0, end; begin < T; begin = end) {
+                        for (end = begin + 1; end < T && ids[end] != s->m.documents; end++)
+                                ;
+                        for (int t = begin; t < end; t++)
+                                out[2 * t] = begin, out[2 * t + 1] = end;
+                }
 }
 
-static int write_batch(Session *s, const char *prog, const int *ids, const int *targets, size_t n, Err *e)
+typedef int Write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e);
+
+static int give_documents(Session *s, const char *prog, const int *ids, int B, int T, Write *give, Err *e)
 {
-        int code = session_write(s, prog, "ids", ids, n * sizeof *ids, e);
-        return code ? code : session_write(s, prog, "targets", targets, n * sizeof *targets, e);
+        size_t n = (size_t)B * (size_t)T * 2;
+        int *d, code;
+        if (!prog_io(program_find(&s->p, prog), "documents"))
+                return TGC_OK;
+        if (!(d = malloc(n * sizeof *d)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B, T);
+        session_documents(s, ids, B, T, d);
+        code = give(s, prog, "documents", d, n * sizeof *d, e);
+        free(d);
+        return code;
+}
+
+int session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e)
+{
+        return give_documents(s, prog, ids, B, T, session_write, e);
+}
+
+static int write_ahead(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e)
+{
+        void *mem;
+        int code = io_at(s, prog, io, bytes, &mem, e);
+        return code ? code : upload_ahead(s, 0, mem, data, bytes, e);
+}
+
+static int give_batch(Session *s, const char *prog, const int *ids, const int *targets, int B, int T, Write *give,
+                      Err *e)
+{
+        size_t bytes = (size_t)B * (size_t)T * sizeof *ids;
+        int code = give(s, prog, "ids", ids, bytes, e);
+        if (!code)
+                code = give(s, prog, "targets", targets, bytes, e);
+        return code ? code : give_documents(s, prog, ids, B, T, give, e);
 }
 
 static int slot_of(const Session *s, const Flight *f, int k)
@@ -114,8 +151,8 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt.share = f->share[m % RING] = (float)((double)counted / (double)f->tokens);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         session_rt_changed(s);
-        if ((code = batch_ahead(s, "ids", in->ids + m * n, n, e))
-            || (code = batch_ahead(s, "targets", in->targets + m * n, n, e)) || (code = upload_rt(s, 0, e))
+        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n, in->B, in->T, write_ahead, e))
+            || (code = upload_rt(s, 0, e))
             || (code = dev_join(s->d, e)) || (code = session_run(s, "step", in->B, in->T, e))
             || (in->n_micro > 1 && program_find(&s->p, "add_grads") && (code = session_run(s, "add_grads", 1, 1, e)))
             || (code = dev_passed(s->d, 0, e))
@@ -267,7 +304,7 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
         s->rt.share = 1;
         s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
         session_rt_changed(s);
-        if ((code = write_batch(s, "eval", ids, targets, n, e)) || (code = session_run(s, "eval", B, T, e))
+        if ((code = give_batch(s, "eval", ids, targets, B, T, session_write, e)) || (code = session_run(s, "eval", B, T, e))
             || (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 return code;
         *loss = x;

@@ -28,6 +28,8 @@ static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)ar
 static void run_keep_slope(Model *m, Arena *tmp, const char *arg) { (void)arg; keep_slope(m->graph, tmp); }
 static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
 static void run_few_experts(Model *m, Arena *tmp, const char *arg) { (void)arg; few_experts(m->graph, tmp); }
+static void run_split_documents(Model *m, Arena *tmp, const char *arg) { (void)tmp; split_documents(m, atoi(arg)); }
+static void run_forget_documents(Model *m, Arena *tmp, const char *arg) { (void)arg; forget_documents(m->graph, tmp); }
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
@@ -60,6 +62,8 @@ static const Pass passes[] = {
         { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
         { "keep_slope", true, 0, run_keep_slope },
         { "few_experts", true, 0, run_few_experts },
+        { "split_documents", false, 0, run_split_documents },
+        { "forget_documents", false, 0, run_forget_documents },
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
         { "recompute", true, 0, run_recompute },
@@ -376,6 +380,8 @@ PASS(fuse_loss_grad)
 PASS(fuse_norm_grad)
 PASS(keep_slope)
 PASS(few_experts)
+PASS(split_documents)
+PASS(forget_documents)
 PASS(cache_kv)
 PASS(precision)
 PASS(recompute)

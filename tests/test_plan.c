@@ -264,6 +264,9 @@ TEST(manifest_text)
         CHECK(m.dtype == STORE_BF16 && m.infer && m.train && m.vocab == 16 && m.ctx == 32 && m.chunk == 8);
         CHECK(m.n_params == 3 && m.param[0].n_dims == 2 && m.param[0].count == 12 && m.param[1].init_arg[0] == -1);
         CHECK(manifest_param(&m, "c") == 2 && manifest_param(&m, "d") == -1 && !m.param[2].trainable);
+        CHECK(m.documents == -1);
+        manifest_free(&m);
+        CHECK(!manifest_parse(&m, MANIFEST "documents 5\n", strlen(MANIFEST) + 12, &e) && m.documents == 5);
         manifest_free(&m);
         static const char *const bad[] = {
                 "", "tgc 2\n", "tgc 1\n", MANIFEST "param a 3x4 0 trainable magic\n",

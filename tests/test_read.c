@@ -185,9 +185,11 @@ TEST(lua_and_json_compile_alike)
         char msg[2048] = "";
         Text json = { 0 };
         Model *m = lua("models/llama.lua", &all[1].tiny), *back;
+        split_documents(m, 7);
         write_json(m, &json);
         back = from_json(json.s, msg);
         CHECK_MSG(back, "%s", msg);
+        CHECK(back->documents == 7);
         compile_both(m, &a);
         compile_both(back, &b);
         const Text *x[] = { &a.manifest, &a.consts, &a.ir, &a.program[0], &a.program[1], &a.source[0], &a.source[1] };

@@ -156,6 +156,12 @@ TEST(json_errors)
                   "more axes are named" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"dropout\",\"in\":[\"w\"],\"attr\":{\"p\":1}}"),
                   "the probability is 1" },
+                { GRAPH("{\"name\":\"q\",\"op\":\"param\",\"type\":\"f32[2,3,1,4]\"},\n"
+                        "{\"name\":\"d\",\"op\":\"input\",\"type\":\"i32[2,3,2]\"},\n"
+                        "{\"name\":\"y\",\"op\":\"attention\",\"in\":[\"q\",\"q\",\"q\",\"d\"],"
+                        "\"attr\":{\"documents\":1}}"),
+                  ":6: error: attention: documents are the input `documents`" },
+                { "{\"tgc_graph\":1,\"documents\":-1,\"nodes\":[]}", "\"documents\" must be a token's id" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"),
                   "must be a whole number" },
         };

@@ -68,13 +68,13 @@ static int longer(const void *a, const void *b)
 
 /* Training and inference at a size that has the second form of products and attention, sm_90a's; 11 sequences have gpt.lua's
  * attention make all gradients at once. */
-static void write_kernels(const char *path)
+static void write_kernels(const char *path, const int *documents)
 {
         static const char *define[] = { "n_layer=1", "vocab=4099" };
         static Pack units[MOST], headers[MOST];
         BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 2,
                            .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = 1024, .block = 1024,
-                           .cuda = true };
+                           .cuda = true, .documents = documents };
         Pack *u = &units[n_models], *h = &headers[n_models++];
         Plan p = { 0 };
         Err e;
@@ -136,7 +136,8 @@ static void set_up(void)
         CHECK(!glob("models/*.lua", 0, NULL, &models));
         for (size_t i = 0; i < models.gl_pathc; i++)
                 if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua"))
-                        write_kernels(models.gl_pathv[i]);
+                        write_kernels(models.gl_pathv[i], NULL);
+        write_kernels("models/gpt.lua", &(int){ 0 });
         qsort(source, (size_t)n_sources, sizeof *source, longer);
 }
 

@@ -304,6 +304,54 @@ TEST(an_interrupted_run_goes_on_to_the_same_bytes)
         check_same("whole", "cut", "after an interruption");
 }
 
+/* ---- a text of many documents ---- */
+
+/* Lines of words, 3 to 20 letters each; `:` begins a line. */
+static const char *lines_text(void)
+{
+        const char *path = in_scratch("lines.txt");
+        unsigned rng = 3;
+        if (file_exists(path))
+                return path;
+        FILE *f = fopen(path, "w");
+        for (int i = 0; i < 600; i++) {
+                fputc(':', f);
+                for (unsigned n = 3 + (rng = rng * 1664525u + 1013904223u) / 8 % 18, k = 0; k < n; k++)
+                        fputc("abcdefgh "[(rng >> 16) * (k + 7) % 9], f);
+        }
+        CHECK(!fclose(f));
+        return path;
+}
+
+static double last_loss(const char *csv)
+{
+        static Row row[100];
+        int n = read_csv(csv, row, 100);
+        CHECK(n > 0);
+        return row[n - 1].loss;
+}
+
+TEST(documents_resume_to_the_same_bytes)
+{
+        static const char model[] = "models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --device cpu -t 1 -q";
+        char line[1000];
+        snprintf(line, sizeof line, "train %s --documents : --data %s --warmup_iters 2 --eval_iters 2 --eval_interval 10",
+                 model, lines_text());
+        tgc(0, "%s --max_iters 40 --log_csv %s -o %s", line, in_scratch("docs.csv"), in_scratch("docs"));
+        tgc(0, "%s --max_iters 20 --lr_decay_iters 40 -o %s", line, in_scratch("parts"));
+        tgc(0, "%s --max_iters 40 --resume -o %s", line, in_scratch("parts"));
+        CHECK(same_bytes(in_scratch("parts/state.safetensors"), in_scratch("docs/state.safetensors")));
+        /* the id of `:` is 1, after the blank; a plan knows its own */
+        tgc(0, "compile %s --tokenizer char:%s --mode train --documents 1 -o %s", "models/gpt.lua -D n_layer=1 -D n_head=2 "
+            "-D n_embd=16 -D ctx=40 -b 3 -q", lines_text(), in_scratch("docs.plan"));
+        tgc(0, "train %s --data %s --warmup_iters 2 --eval_iters 2 --eval_interval 10 --max_iters 40 --log_csv %s -o %s "
+            "--device cpu -t 1 -q", in_scratch("docs.plan"), lines_text(), in_scratch("plan.csv"), in_scratch("plan"));
+        CHECK(last_loss(in_scratch("plan.csv")) == last_loss(in_scratch("docs.csv")));
+        tgc(2, "train %s --documents 1 --data %s", in_scratch("docs.plan"), lines_text());
+        tgc(2, "train %s --documents zz --data %s", model, lines_text());
+        tgc(2, "train %s --documents 99 --data %s", model, lines_text());
+}
+
 TEST(two_threads_give_the_bytes_of_one)
 {
         tgc(0, "%s", train_line("one", "-t 1 --max_iters 30"));

@@ -332,7 +332,7 @@ static void read_map(File *f, const cJSON *list)
 
 static void read_root(File *f, const cJSON *o, const char *text)
 {
-        static const char *const keys[] = { "tgc_graph", "name", "ctx", "nodes", "outputs", "map", "ignore", "meta",
+        static const char *const keys[] = { "tgc_graph", "name", "ctx", "documents", "nodes", "outputs", "map", "ignore", "meta",
                                             NULL };
         const cJSON *c, *v;
         need_keys(f, 0, o, keys, "the graph");
@@ -348,6 +348,10 @@ static void read_root(File *f, const cJSON *o, const char *text)
         c = cJSON_GetObjectItemCaseSensitive(o, "ctx");
         if (c && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 || f->m->ctx > 1 << 24))
                 error_at(place(f, 0), "\"ctx\" must be between 1 and 2^24");
+        c = cJSON_GetObjectItemCaseSensitive(o, "documents");
+        if (c && ((f->m->documents = (int64_t)need_number(f, 0, c, "\"documents\"", true)) < 0 ||
+                  f->m->documents >= 1 << 28))
+                error_at(place(f, 0), "\"documents\" must be a token's id");
         c = need_list(f, 0, o, "nodes", "the graph");
         if (!c)
                 error_at(place(f, 0), "the graph has no \"nodes\"");
@@ -492,8 +496,11 @@ static void put_node(const Graph *g, const Node *n, Text *out)
 void write_json(const Model *m, Text *out)
 {
         const Graph *g = m->graph;
-        text_add(out, "{\n \"tgc_graph\": 1,\n \"name\": \"%s\",\n \"ctx\": %lld,\n \"nodes\": [", m->name,
+        text_add(out, "{\n \"tgc_graph\": 1,\n \"name\": \"%s\",\n \"ctx\": %lld,\n", m->name,
                  (long long)m->ctx);
+        if (m->documents >= 0)
+                text_add(out, " \"documents\": %lld,\n", (long long)m->documents);
+        text_add(out, " \"nodes\": [");
         for (Ref r = 1; r < g->n_nodes; r++) {
                 text_add(out, r > 1 ? ",\n" : "\n");
                 put_node(g, &g->node[r], out);

@@ -1,42 +1,46 @@
 #!/bin/bash
-# run.sh BUILD: run every test program and script, add up their lines.
+# run.sh BUILD: run every test program and script, JOBS at a time, and add up their lines.
 #
 # Each prints `ok NAME`, `not ok NAME` or `skip NAME: reason`; one that ends badly
 # without saying so counts as a failure.  The last line is the sum.
 build=$1
-passed=0 failed=0 skipped=0
-log=$build/check.log
-: > "$log"
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+mkdir "$tmp/out" "$tmp/err" "$tmp/report"       # of each by its name
 export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 
-run() {
-        local name=$1 out=$build/check.out t0=$SECONDS rc
-        shift
-        timeout -k 5 "${TEST_TIMEOUT:-1200}" "$@" > "$out" 2> "$out.err" < /dev/null
+count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...
+
+run() { # NAME COMMAND...
+        local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc
+        timeout -k 5 "${TEST_TIMEOUT:-1200}" "${@:2}" > "$out" 2> "$err" < /dev/null
         rc=$?
-        local p f s
-        p=$(grep -c '^ok ' "$out") f=$(grep -c '^not ok ' "$out") s=$(grep -c '^skip ' "$out")
-        if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then
-                f=1
-                echo "not ok $name (exit $rc)" >> "$out"
-        fi
-        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-        printf '%-28s %4d passed  %d failed  %d skipped  %4d s\n' "$name" "$p" "$f" "$s" $((SECONDS - t0))
-        if [ "$f" -gt 0 ]; then
-                grep -v '^ok ' "$out" | head -40
-                tail -20 "$out.err"
-        fi
-        { echo "== $name"; cat "$out" "$out.err"; } >> "$log"
+        [ $rc -ne 0 ] && ! grep -q '^not ok ' "$out" && echo "not ok $1 (exit $rc)" >> "$out"
+        {
+                printf '%-28s %4d passed  %d failed  %d skipped  %4d s\n' "$1" "$(count ok "$out")" \
+                        "$(count 'not ok' "$out")" "$(count skip "$out")" $((SECONDS - t0))
+                if grep -q '^not ok ' "$out"; then
+                        grep -v '^ok ' "$out" | head -40
+                        tail -20 "$err"
+                fi
+        } > "$tmp/report/$1"
+        cat "$tmp/report/$1"            # in one piece
 }
 
-for t in "$build"/tests/test_*; do
-        [ -x "$t" ] && case $t in *.d|*.o) ;; *) run "$(basename "$t")" "$t" ;; esac
+# The longest first, so that none of them is alone at the end.
+for t in tests/test_check.sh tests/test_targets.c tests/test_infer.c tests/test_*.c tests/test_*.sh; do
+        name=$(basename "$t" .c)
+        [ ! -e "$tmp/out/$name" ] || continue
+        : > "$tmp/out/$name"
+        while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-2}" ]; do wait -n; done
+        case $t in *.sh) run "$name" bash "$t" & ;; *) run "$name" "$build/tests/$name" & ;; esac
 done
-for t in tests/test_*.sh; do
-        [ -e "$t" ] && run "$(basename "$t")" bash "$t"
-done
-if [ $skipped -gt 0 ]; then
-        grep '^skip ' "$log" | sort | uniq -c | sort -rn | head -20
-fi
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+wait
+for t in "$tmp"/out/*; do
+        echo "== ${t##*/}"
+        cat "$t" "$tmp/err/${t##*/}"
+done > "$build/check.log"
+grep -h '^skip ' "$tmp"/out/* | sort | uniq -c | sort -rn | head -20
+failed=$(count 'not ok' "$tmp"/out/*)
+echo "$(count ok "$tmp"/out/*) passed, $failed failed, $(count skip "$tmp"/out/*) skipped"
+[ "$failed" -eq 0 ]

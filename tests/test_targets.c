@@ -4,8 +4,8 @@
  * Each by itself and optimised, 4000 units take 20 minutes of one core; like this they take three.  Units that define
  * the same macros are compiled together, which parses the headers once, and quickly (--Ofast-compile).  For sm_80 and
  * sm_90a they are assembled too; for the others they become PTX, by that architecture's rules, of which the assembler
- * takes for a later one what it takes for an earlier one (and test_ptx.c has it try sm_120).  FULL=1 of test_check.sh
- * leaves nothing out. */
+ * takes for a later one what it takes for an earlier one (and test_ptx.c has it try sm_120).  Two architectures for which
+ * the headers say the same halve the units between them.  FULL=1 of test_check.sh leaves nothing out. */
 #include <glob.h>
 #include <stdlib.h>
 #include "cli/cli.h"
@@ -141,14 +141,19 @@ static void set_up(void)
         qsort(source, (size_t)n_sources, sizeof *source, longer);
 }
 
-static void compile_one(void *arch, int i)
+/* Sources first, first + step, ... */
+typedef struct Part { const char *arch; int first, step; } Part;
+
+static void compile_one(void *ctx, int i)
 {
+        const Part *p = ctx;
+        const Source *s = &source[p->first + i * p->step];
         char said[2000] = "";
-        if (compile(arch, source[i].text, source[i].headers, said, sizeof said))
-                snprintf(error, sizeof error, "%s for %s: %s", source[i].model, (char *)arch, said);
+        if (compile(p->arch, s->text, s->headers, said, sizeof said))
+                snprintf(error, sizeof error, "%s for %s: %s", s->model, p->arch, said);
 }
 
-static void takes(char *arch)
+static void takes(const char *arch, int first, int step)
 {
         int sm = atoi(strchr(arch, '_') + 1), n = 0, known[128], knows = 0;
         set_up();
@@ -158,15 +163,27 @@ static void takes(char *arch)
         if (!knows)
                 SKIP("this NVRTC does not know the architecture");
         *error = 0;
-        parallel_for(n_sources, MOST, compile_one, arch);
+        parallel_for((n_sources - first + step - 1) / step, MOST, compile_one, &(Part){ arch, first, step });
         CHECK_MSG(!*error, "%s", error);
 }
 
-TEST(sm_80)  { takes("sm_80"); }
-TEST(sm_86)  { takes("compute_86"); }
-TEST(sm_89)  { takes("compute_89"); }
-TEST(sm_90a) { takes("sm_90a"); }
-TEST(sm_100) { takes("compute_100"); }
-TEST(sm_120) { takes("compute_120"); }
+TEST(sm_80)  { takes("sm_80", 0, 1); }
+TEST(sm_86)  { takes("compute_86", 0, 2); }
+TEST(sm_89)  { takes("compute_89", 1, 2); }
+TEST(sm_90a) { takes("sm_90a", 0, 1); }
+TEST(sm_100) { takes("compute_100", 0, 2); }
+TEST(sm_120) { takes("compute_120", 1, 2); }
+
+/* What halving rests on: our headers ask for 900 and nothing else. */
+TEST(headers_know_two_kinds)
+{
+        int n = 0;
+        set_up();
+        for (int i = 0; i < source[0].headers->n; i++)
+                for (const char *at = source[0].headers->file[i].data; (at = strstr(at, "__CUDA_ARCH__ ")); at++, n++)
+                        CHECK_MSG(!strncmp(at, "__CUDA_ARCH__ && ", 17) || !strncmp(at, "__CUDA_ARCH__ >= 900", 20),
+                                  "%s: %.40s", source[0].headers->file[i].name, at);
+        CHECK(n >= 2);
+}
 
 TEST_MAIN

@@ -55,6 +55,23 @@ struct NoKeep {
 template <class Keep> struct Keeps { static constexpr bool YES = true; };
 template <> struct Keeps<NoKeep> { static constexpr bool YES = false; };
 
+/* f(j, v) of every V neighbouring elements of x; what it leaves in v takes their place. */
+template <int V, int N, class F>
+TGC_DEV void by_vectors(float (&x)[N], const F &f)
+{
+#pragma unroll
+        for (int j = 0; j < N; j += V) {
+                float v[V];
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        v[i] = x[j + i];
+                f(j, v);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        x[j + i] = v[i];
+        }
+}
+
 /* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
  * it as two float4: the first halves of all groups lie together, then the second
  * ones, so that the lanes of a quarter warp read neighbours. */

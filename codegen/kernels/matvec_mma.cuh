@@ -49,19 +49,11 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Head &head)
 #pragma unroll
                 for (int h = 0; h < S::HALVES; h++) {
                         const int row = ((threadIdx.x & 31) >> 2) + h * 8, k = S::own() + S::at(step, first + f);
-                        float e[8];
-#pragma unroll
-                        for (int j = 0; j < 8; j += V) {
-                                float v[V];
-#pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        v[i] = 0.f;
+                        float e[8] = {};
+                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
                                 if ((M % 8 == 0 || row < M) && S::has(step, first + f))
                                         head(row, k + j, v);
-#pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        e[j + i] = v[i];
-                        }
+                        });
 #pragma unroll
                         for (int j = 0; j < 4; j++)
                                 x.v[f][h][j] = pack2<T>(e[2 * j], e[2 * j + 1]);
@@ -156,18 +148,10 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
                                 e[2 * j] = (e[2 * j] - mean[h]) * scale[h];
                                 e[2 * j + 1] = (e[2 * j + 1] - mean[h]) * scale[h];
                         }
-#pragma unroll
-                        for (int j = 0; j < 8; j += V) {
-                                float v[V];
-#pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        v[i] = e[j + i];
+                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
                                 if (here)
                                         gain(row, k + j, v);
-#pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        e[j + i] = v[i];
-                        }
+                        });
 #pragma unroll
                         for (int j = 0; j < 4; j++)
                                 x.v[f][h][j] = here ? pack2<T>(e[2 * j], e[2 * j + 1]) : 0u;

@@ -35,22 +35,16 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
         float mean = 0.f, square = 0.f;
 #pragma unroll
         for (int f = 0; f < PER; f++)
-#pragma unroll
-                for (int j = 0; j < UNIT; j += HV) {
-                        const int k = own + f * STEP + j;
-                        float v[HV];
-                        head(0, k, v);
+                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
+                        head(0, own + f * STEP + j, v);
 #pragma unroll
                         for (int i = 0; i < HV; i++) {
                                 mean += v[i];
                                 square += v[i] * v[i];
                         }
                         if (NORM == NORM_RMS)
-                                gain(0, k, v);
-#pragma unroll
-                        for (int i = 0; i < HV; i++)
-                                x[f][j + i] = v[i];
-                }
+                                gain(0, own + f * STEP + j, v);
+                });
         scale = 1.f;
         if (NORM == NORM_RMS)
                 scale = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
@@ -66,17 +60,12 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
         const float r = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
 #pragma unroll
         for (int f = 0; f < PER; f++)
-#pragma unroll
-                for (int j = 0; j < UNIT; j += HV) {
-                        float v[HV];
+                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
 #pragma unroll
                         for (int i = 0; i < HV; i++)
-                                v[i] = (x[f][j + i] - mean) * r;
+                                v[i] = (v[i] - mean) * r;
                         gain(0, own + f * STEP + j, v);
-#pragma unroll
-                        for (int i = 0; i < HV; i++)
-                                x[f][j + i] = v[i];
-                }
+                });
 }
 
 template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN, class Head, class Tail,
@@ -96,7 +85,7 @@ TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const
         for (int f = 0; f < PER; f++)
                 p[f].get(row + f * STEP);
         pdl_wait();
-        float x[PER][UNIT], scale;
+        float x[PER][UNIT] = {}, scale;
         narrow_row<K, STEP, PER, UNIT, LANES, NORM>(x, own, eps, scale, head, gain);
         for (; col - from < N; col += NEXT) {
                 const bool mine = own == 0 && col < N;

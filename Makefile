@@ -59,7 +59,7 @@ $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
 
 # The C kernels are built as generated code is.
-$(BUILD)/tests/test_cpu_kernels: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math -Icodegen/kernels -Iruntime
+$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math -Icodegen/kernels -Iruntime
 
 # ---- for people ----------------------------------------------------------
 

@@ -123,8 +123,8 @@ check() {
                  "gpt.lua -D vocab=30000 -D n_embd=128 -D n_head=4"; do
                 try "check $m" $tgc check models/$m -D n_layer=1 -D ctx=64 --tokens 8 --greedy 40 --device cuda
         done
-        for m in gated keys; do
-                try "check $m.lua" $tgc check tests/e2e/check/$m.lua --greedy 60 --device cuda
+        for keys in false true; do
+                try "check apart.lua keys=$keys" $tgc check tests/e2e/check/apart.lua -D keys=$keys --greedy 60 --device cuda
         done
         try "check weighted.lua" $tgc check tests/e2e/check/weighted.lua --device cuda
         for m in "${models[@]}"; do

@@ -100,7 +100,7 @@ say $? "shared memory of real sizes" "$out/log"
 # ---- on Hopper, one token's attention is done by the kernel that makes its q, k and v ----
 
 for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D ctx=512" \
-         "0 tests/e2e/check/gated.lua" "0 tests/e2e/check/keys.lua" \
+         "0 tests/e2e/check/apart.lua" "0 tests/e2e/check/apart.lua -D keys=true" \
          "0 models/falcon.lua -D n_layer=3 -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256 -D vocab=300"; do
         # none: what attention gives is multiplied by a gate made later; others read k; a product makes the MLP's inputs, too
         want=${m%% *} m=${m#* }

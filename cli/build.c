@@ -142,11 +142,13 @@ static void write_dot(const Graph *g, Text *out)
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
+        if (o->tf32 && dtype_of(o->dtype) != DT_F32)
+                return err_set(e, TGC_USAGE, "--tf32 is about float32, and --dtype says %s: leave one of them out", o->dtype);
         CompileOptions c = {
                 .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER,
                 .train = o->mode & BUILD_TRAIN,
                 .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
-                .recompute = o->recompute, .print_after = o->print_after, .time_passes = o->time_passes,
+                .recompute = o->recompute, .tf32 = o->tf32, .print_after = o->print_after, .time_passes = o->time_passes,
                 .choices = o->choices, .choices_name = o->choices_name
         };
         if (!c.batch)
@@ -219,16 +221,17 @@ int build_plan(Plan *p, const BuildOptions *o, Err *e)
 static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
 {
         const Section *s = plan_find(p, "products");
-        int infer, train, recompute;
+        int infer, train, recompute, tf32 = 0;
         char head[256] = "";
         if (s)
                 snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
         if (sscanf(head, "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d "
-                   "block %d recompute %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
-                   &recompute) != 9)
+                   "block %d recompute %d tf32 %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
+                   &recompute, &tf32) < 9)
                 return err_set(e, TGC_BAD_FILE, "the plan does not say how it was compiled: compile the model again");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
         o->recompute = recompute;
+        o->tf32 = tf32;
         o->dtype = dtype;
         return TGC_OK;
 }

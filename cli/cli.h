@@ -59,7 +59,7 @@ typedef struct BuildOptions {
         const char **define; int n_define;
         int         mode;               /* BUILD_* */
         int         opt, batch, ctx, chunk, block;
-        bool        cuda, cpu, recompute, time_passes;
+        bool        cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;
         const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
         const char *choices_name;

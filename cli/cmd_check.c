@@ -434,10 +434,10 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
 
 static int check_all(Check *c, Err *e)
 {
-        static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 };
+        static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 }, tf32 = 0.01;
         uint64_t most = 1, seed = (uint64_t)c->a->v[O_TRAIN_SEED].i;
         c->m = session_manifest(c->s);
-        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : by_dtype[c->m->dtype];
+        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : c->m->tf32 ? tf32 : by_dtype[c->m->dtype];
         for (int i = 0; i < c->m->n_params; i++)
                 most = c->m->param[i].count > most ? c->m->param[i].count : most;
         c->x = malloc(most * sizeof *c->x);

@@ -78,7 +78,7 @@ static void print_text(const Plan *p, const Manifest *m)
 {
         char n[32], t[32], gpu[128];
         size_t n_tuned = tuned(p, gpu);
-        printf("model      %s, %s\n", m->model, store_name(m->dtype));
+        printf("model      %s, %s\n", m->model, m->tf32 ? "f32 (tf32 products)" : store_name(m->dtype));
         printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
                : "inference");
         printf("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,

@@ -322,6 +322,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
                 .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
+                .tf32 = opt_flag(a, O_TF32),
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
                 .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0

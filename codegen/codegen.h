@@ -159,6 +159,7 @@ typedef struct Module {
         Kernel *kernel;
         int     n_kernels, cap;
         Choices *choices;               /* or NULL */
+        bool    tf32;                   /* products of float32 have tf32's factors */
         Product *product;
         int     n_products, cap_products;
 } Module;

@@ -137,6 +137,8 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
         }
         if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
+        if (e->m->tf32)
+                text_add(t, "#define TGC_TF32 1\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {

@@ -93,6 +93,7 @@ typedef struct CompileOptions {
         int         block;              /* training window T; 0: the model's ctx */
         bool        cuda, cpu;          /* targets to write programs for */
         bool        recompute;
+        bool        tf32;               /* CUDA, dtype f32: products of tf32 */
         const char *choices;            /* text of tiles that were measured (codegen/choice.c), or NULL */
         const char *choices_name;       /* what messages call it */
         const char *print_after;        /* pass name, or NULL */

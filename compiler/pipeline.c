@@ -293,6 +293,8 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
                  : o->train           ? "train"
                                       : "infer",
                  (long long)m->vocab, ctx, o->batch, chunk);
+        if (o->tf32)
+                text_add(t, "tf32 1\n");
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
         text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
@@ -398,8 +400,8 @@ static void products(const CompileOptions *o, Module *m, int ctx, int block, con
 {
         Text *t = &out->products;
         text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                    "recompute %d\n",
-                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block, o->recompute);
+                    "recompute %d%s\n", dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
+                 o->recompute, o->tf32 ? " tf32 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -484,8 +486,10 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         for (int target = 0; target < N_TARGETS; target++) {
                 Shared sh = { .arena = arena_new(), .batch = o->batch };
                 Module *mod = module_new(sh.arena, target);
-                if (target == TARGET_CUDA)
+                if (target == TARGET_CUDA) {
                         mod->choices = choices;
+                        mod->tf32 = o->tf32;
+                }
                 Text programs = { 0 }, kernels = { 0 }, launched = { 0 };
                 double t0 = now();
                 bool first_target = !out->memory.s;

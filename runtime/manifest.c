@@ -129,7 +129,7 @@ static void parse_line(Words *w, Manifest *m)
         const struct { const char *name; int *to, max; } number[] = {
                 { "vocab", &m->vocab, 1 << 28 }, { "ctx", &m->ctx, 1 << 28 },
                 { "batch", &m->batch, TGC_MAX_BATCH }, { "chunk", &m->chunk, 1 << 28 },
-                { "documents", &m->documents, 1 << 28 }
+                { "documents", &m->documents, 1 << 28 }, { "tf32", &m->tf32, 1 }
         };
         char *word = words_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)

@@ -34,6 +34,7 @@
  *      ctx S                           most tokens the cache holds / the longest training window
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
+ *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
  *      documents ID                    token that begins a document (io documents); absent: none does
  *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
  *      param NAME DxDxD OFFSET trainable|frozen INIT [ARG...]     offset in elements
@@ -86,7 +87,7 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1       chunk 0: chosen
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1]      chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles that sm_90a has
  *                                      alone begin with S

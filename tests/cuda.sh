@@ -126,6 +126,10 @@ check() {
         for keys in false true; do
                 try "check apart.lua keys=$keys" $tgc check tests/e2e/check/apart.lua -D keys=$keys --greedy 60 --device cuda
         done
+        for m in "gpt.lua -D ctx=300 -D n_embd=256 -D n_head=4 --block-size 300" "naive_gpt.lua -D ctx=64 -D n_embd=128 -D n_head=4" \
+                 "naive_moe.lua -D ctx=64 -D n_embd=128 -D n_head=4 -D n_expert=4"; do
+                try "check $m --tf32" $tgc check models/$m --tf32 -D vocab=65 -D n_layer=1 -b 4 --device cuda
+        done
         try "check weighted.lua" $tgc check tests/e2e/check/weighted.lua --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do

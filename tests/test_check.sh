@@ -41,6 +41,10 @@ while read -r name device options; do
         say $rc "$name $device" "$out/log"
 done < tests/e2e/check/cases.txt
 
+"$TGC" check models/gpt.lua --tf32 --dtype bf16 > "$out/log" 2>&1
+[ $? -eq 2 ] && grep -q -- '--tf32 is about float32, and --dtype says bf16' "$out/log"
+say $? "--tf32 with bf16 is a mistake" "$out/log"
+
 # ---- several sequences at once: a plan for them has a decode program for 2, 4, 8, 16 and all ----
 
 for m in "gpt.lua --dtype bf16 -D n_embd=40" "llama.lua --dtype f16 -D n_embd=48 -D n_kv_head=2 -D head_dim=12 -D n_ff=88" "naive_moe.lua -D n_embd=40"; do
@@ -163,6 +167,7 @@ nvrtc() {       # nvrtc MODEL ARCH OPTIONS...
 
 if [ -z "$FULL" ]; then
         nvrtc tests/e2e/check/heads.lua sm_80 --dtype bf16 --mode train
+        nvrtc models/naive_gpt.lua sm_80 --tf32 --mode train -D n_layer=1 -D n_embd=64 -D n_head=2
         nvrtc tests/e2e/infer/small.lua sm_90a --dtype bf16 --mode infer
         exit
 fi

@@ -70,7 +70,7 @@ static int longer(const void *a, const void *b)
  * attention make all gradients at once. */
 static void write_kernels(const char *path, const int *documents)
 {
-        static const char *define[] = { "n_layer=1", "vocab=4099" };
+        static const char *define[] = { "n_layer=1", "vocab=8195" };
         static Pack units[MOST], headers[MOST];
         BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 2,
                            .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = 1024, .block = 1024,

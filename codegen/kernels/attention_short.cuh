@@ -45,6 +45,15 @@ struct AttShort {
         template <int N>
         static __device__ __forceinline__ void mma(float (&d)[3][N][4], unsigned (&a)[4], unsigned (&b)[N][2])
         {
+#if TGC_TF32
+#pragma unroll
+                for (int x = 0; x < 4; x++)
+                        a[x] = to_tf32(__uint_as_float(a[x]));
+                round_tf32(b);
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        mma_1688_tf32(d[0][j], a, b[j]);
+#else
                 unsigned al[4], bl[N][2];
 #pragma unroll
                 for (int x = 0; x < 4; x++)
@@ -63,6 +72,7 @@ struct AttShort {
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         mma_1688_tf32(d[2][j], a, bl[j]);
+#endif
         }
 
         template <int N>

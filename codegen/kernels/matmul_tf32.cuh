@@ -1,4 +1,4 @@
-/* matmul_tf32.cuh: float32 products by three tf32 products each, for matmul.cuh.
+/* matmul_tf32.cuh: float32 products by three tf32 products each, for matmul.cuh; with TGC_TF32 by one, of rounded factors.
  *
  * x = hi + lo: hi is x rounded to tf32's 11 bits, lo the rest, cut to 11 bits by the tensor core.  hi hi + hi lo +
  * lo hi is then off by 2^-22 of a product, what float32 itself loses.  The tensor core cuts its sums off instead of
@@ -101,6 +101,26 @@ TGC_DEV unsigned split_tf32(unsigned &x)
         return __float_as_uint(all - __uint_as_float(x));
 }
 
+#if TGC_TF32
+template <int M, int N>
+TGC_DEV void round_tf32(unsigned (&x)[M][N])
+{
+#pragma unroll
+        for (int i = 0; i < M * N; i++)
+                x[i / N][i % N] = to_tf32(__uint_as_float(x[i / N][i % N]));
+}
+
+TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b)[4][2])
+{
+        round_tf32(a);
+        round_tf32(b);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        mma_1688_tf32(d[i][j], a[i], b[j]);
+}
+#else
 TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b)[4][2])
 {
         unsigned al[2][4], bl[4][2];
@@ -130,6 +150,7 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
                 for (int j = 0; j < 4; j++)
                         mma_1688_tf32(d[i][j], a[i], b[j]);
 }
+#endif
 
 /* All groups' sums of the block's tile, added in order, to the tail. */
 template <class Tile, class Tail>

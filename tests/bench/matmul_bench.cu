@@ -250,7 +250,7 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define SPLIT(M, N, K, S) SK(bf16, W128x256x64, 1, 0, M, N, K, S) SK(bf16, W128x256x32, 1, 0, M, N, K, S) \
         SK(bf16, W128x128x64, 1, 0, M, N, K, S)
 #define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
-        MM(float, T64x64x32, TA, TB, M, N, K) MM(float, T32x32x64, TA, TB, M, N, K) XTRA(TA, TB, M, N, K)
+        MM(float, T64x64x32, TA, TB, M, N, K) MM(float, T32x32x64, TA, TB, M, N, K)
 #define PARTS(M, N, K, S) SK(float, F32x32x32, 1, 0, M, N, K, S) SK(float, F64x64x16, 1, 0, M, N, K, S) \
         SK(float, T32x32x64, 1, 0, M, N, K, S) SK(float, T64x64x32, 1, 0, M, N, K, S)
 #define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) \

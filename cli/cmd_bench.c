@@ -292,6 +292,8 @@ static int bench(Bench *b, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %zu ids", n);
         for (size_t i = 0; i < n; i++)
                 b->ids[i] = (int)((i * 2654435761u >> 7) % (size_t)b->m->vocab);
+        for (size_t i = 0; b->m->documents >= 0 && i < n; i += 100 + (i * 2654435761u >> 7) % 201)
+                b->ids[i] = b->m->documents;            /* of 100 to 300 tokens */
         if (!b->json)
                 printf("%s, %s\n", dev_name(session_device(b->s)), dev_load_note(session_device(b->s)));
         else

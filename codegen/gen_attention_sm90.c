@@ -79,6 +79,9 @@ const char *att90_map(Build *b, Ref r, const char *name)
                          (long long)head);
 }
 
+/* A causal query meets its document's end by itself. */
+static bool acausal_documents(const Node *n) { return n->a.att.documents && !n->a.att.causal; }
+
 bool att90_forward(Build *b, Ref r, const char *lse)
 {
         Emit *e = b->e;
@@ -87,7 +90,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const Att90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = dim_most(e, q->dim[0]) * q->dim[2].n, blocks = 0;
-        if (n->a.att.mask || n->a.att.p || n->a.att.documents || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
+        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
             !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
         for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SMS; i++)
@@ -123,8 +126,10 @@ bool att90_grad_fits(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         const int operands[] = { 0, 1, 2, 5 };
-        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || n->a.att.documents)
+        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || acausal_documents(n))
                 return false;
+        if (n->a.att.documents && NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
+                return false;                   /* heads that share keys: not seen to run on a GPU yet */
         for (int i = 0; i < 4; i++)
                 if (!att90_fits(e, n->in[operands[i]]))
                         return false;
@@ -150,8 +155,8 @@ static bool grad_once(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
         int64_t heads = dim_most(e, q->dim[0]) * q->dim[2].n, T = dim_most(e, q->dim[1]), teams = SMS / once.team;
-        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
-               att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
+        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window && !n->a.att.documents && T >= LEAST_ONCE_T &&
+               T <= MOST_ONCE_T && att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
 }
 
 GradKind att90_grad_kind(Emit *e, Ref r)
@@ -200,7 +205,9 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
                 cluster = 1;                    /* a block for each job, and not one for each multiprocessor */
         }
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s };", mq, mk, mv, mg);
+        const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)]) : NULL;
+        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg, documents ? ", " : "",
+                   documents ? documents : "");
         if (kind == GRAD_ONCE) {
                 grad_once_body(b, n, sums);
                 text_add(&b->body, "#else\n");

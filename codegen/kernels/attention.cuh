@@ -95,6 +95,10 @@ struct AttPath {
                                        : ((Att::D + 3) / 4 | 1) * 4;    /* floats                     */
 };
 
+/* Where the document of token t, or of the last one, begins and ends; documents (T,2) of one sequence. */
+TGC_DEV int att_begin(const int *documents, int t, int T) { return documents[2 * (t < T ? t : T - 1)]; }
+TGC_DEV int att_end(const int *documents, int t, int T) { return documents[2 * (t < T ? t : T - 1) + 1]; }
+
 /* One query head of one sequence: what may be attended, and the score. */
 template <class E, class Att>
 struct AttHead {
@@ -117,17 +121,18 @@ struct AttHead {
                   bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id),
                   documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0) {}
 
-        /* Of token t's document, or of the last one's. */
-        __device__ int begin(int t) const { return documents[2 * (t < T ? t : T - 1)]; }
-        __device__ int end(int t) const { return documents[2 * (t < T ? t : T - 1) + 1]; }
+        __device__ int begin(int t) const { return att_begin(documents, t, T); }
+        __device__ int end(int t) const { return att_end(documents, t, T); }
 
-        /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1). */
-        __device__ int first_key(int t0) const
+        /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1).  from: begin(t0),
+         * for who has it. */
+        __device__ int first_key(int t0, int from) const
         {
                 int s = pos + t0 - Att::WINDOW + 1;
                 s = Att::WINDOW > 0 && s > 0 ? s : 0;
-                return Att::DOCUMENTS && begin(t0) > s ? begin(t0) : s;
+                return Att::DOCUMENTS && from > s ? from : s;
         }
+        __device__ int first_key(int t0) const { return first_key(t0, Att::DOCUMENTS ? begin(t0) : 0); }
         __device__ int end_key(int t1) const
         {
                 return Att::CAUSAL ? pos + (t1 < T ? t1 : T) : Att::DOCUMENTS ? end(t1 - 1) : S;
@@ -143,12 +148,15 @@ struct AttHead {
                 return Att::DOCUMENTS && end(s1 - 1) < t ? end(s1 - 1) : t;
         }
 
-        /* All pairs of queries [t0, t1) and keys [s0, s1) attend; none does. */
+        /* All pairs of queries [t0, t1) and keys [s0, s1) attend; would, in one document; none does. */
         __device__ bool full(int t0, int t1, int s0, int s1) const
         {
+                return one_full(t0, t1, s0, s1) && (!Att::DOCUMENTS || (s0 >= begin(t1 - 1) && s1 <= end(t0)));
+        }
+        __device__ bool one_full(int t0, int t1, int s0, int s1) const
+        {
                 return !Att::MASK && s1 <= S && t1 <= T && (!Att::CAUSAL || s1 - 1 <= pos + t0)
-                    && (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW)
-                    && (!Att::DOCUMENTS || (s0 >= begin(t1 - 1) && s1 <= end(t0)));
+                    && (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW);
         }
         __device__ bool empty(int t0, int t1, int s0, int s1) const
         {

@@ -1,5 +1,5 @@
 /* attention_grad_sm90.cuh: attention_grad.cuh's kernels on Hopper (sm_90a), bf16 and f16, heads of
- * 64 or 128, scores without soft cap, alibi, mask and dropout.
+ * 64 or 128, scores without soft cap, alibi, mask and dropout; documents only if causal.
  *
  *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, tail)     writes delta, too
  *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, tail_k, tail_v)
@@ -48,7 +48,10 @@ TGC_DEV void att_wait90(Mbar *bar, unsigned parity)
 #endif
 }
 
-struct AttGradMaps { AttMap q, k, v, g; };
+struct AttGradMaps {
+        AttMap q, k, v, g;
+        const int *documents;                   /* as AttIn's */
+};
 
 template <class E>
 struct AttGradRows {
@@ -169,13 +172,15 @@ TGC_DEV void att_add90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], uns
 }
 
 /* Whether the pair of x[j] attends.  gap: query minus key at x[0]; along a row of x the query (ROW_QUERY) or the
- * key grows; of the latter those from `end` on, counted from x[0]'s, do not exist. */
+ * key grows; of the latter those from `end` on, counted from x[0]'s, do not exist.  reach: of documents, how far query
+ * and key may be apart, + 1, in either row. */
 template <class Att, bool ROW_QUERY>
-TGC_DEV bool att_attends90(int j, int gap, int end)
+TGC_DEV bool att_attends90(int j, int gap, int end, const int (&reach)[2])
 {
         const int along = j / 4 * 8 + (j & 1), down = (j >> 1 & 1) * 8;
         const int d = gap + (ROW_QUERY ? along - down : down - along);
         return (!Att::CAUSAL || d >= 0) && (Att::WINDOW == 0 || d < Att::WINDOW)
+            && (!Att::DOCUMENTS || d < reach[j >> 1 & 1])
             && (Att::CAUSAL || ROW_QUERY || along < end);
 }
 
@@ -190,6 +195,8 @@ struct AttPlace90 {
         Ring<Tile> ring;
         int here, before;
         unsigned step;                          /* descriptor of the ring's first panel */
+        int reach[2], edge;                     /* documents: of this lane's own rows; up to where all of the warp's meet
+                                                   all (keys: its first one's end, queries: its last one's begin) */
 
         __device__ __forceinline__ AttPlace90(char *smem)
                 : ring(smem + Tile::RING), here(0), before(-1), step((unsigned)Tile::Step::wide(smem + Tile::RING)) {}
@@ -215,6 +222,12 @@ struct AttPlace90 {
                 if (before >= 0)
                         arrive(ring.empty(before));
                 before = now;
+        }
+        /* The same of this step, once they are done: before a wait for steps that may need its place. */
+        __device__ __forceinline__ void give_back_now()
+        {
+                wgmma_wait<0>();
+                give_back(-1);
         }
         /* Steps that the warpgroup's rows do not meet. */
         __device__ __forceinline__ void skip(int n)
@@ -256,19 +269,23 @@ struct AttDkv90 {
         TailK &tail_k;
         TailV &tail_v;
 
-        /* Queries that meet keys [s, s + n), in steps. */
+        /* Queries that meet keys [s, s + n) of sequence b, in steps. */
         __device__ __forceinline__ int lo(int s) const { return Att::CAUSAL ? s / Tile::BN : 0; }
-        __device__ __forceinline__ int hi(int s, int n) const
+        __device__ __forceinline__ int hi(int b, int s, int n) const
         {
                 const int t = s + n - 1 + Att::WINDOW;
-                return ((Att::WINDOW > 0 && t < T ? t : T) + Tile::BN - 1) / Tile::BN;
+                const int steps = ((Att::WINDOW > 0 && t < T ? t : T) + Tile::BN - 1) / Tile::BN;
+                const int own = Att::DOCUMENTS ? (end(b, s + n - 1) + Tile::BN - 1) / Tile::BN : steps;
+                return own < steps ? own : steps;
         }
+        __device__ __forceinline__ int end(int b, int t) const { return att_end(in.documents + (long)b * T * 2, t, T); }
         __device__ __forceinline__ bool get(int i, AttJob &j) const
         {
                 int bh, n;
                 if (!att_job(i, first, step, B * Att::K, (T + Tile::BM - 1) / Tile::BM, false, bh, n))
                         return false;
-                j = { bh / Att::K, bh % Att::K, n * Tile::BM, lo(n * Tile::BM), hi(n * Tile::BM, Tile::BM) };
+                j = { bh / Att::K, bh % Att::K, n * Tile::BM, lo(n * Tile::BM),
+                      hi(bh / Att::K, n * Tile::BM, Tile::BM) };
                 return true;
         }
 
@@ -371,6 +388,8 @@ struct AttDkv90 {
                 {
                         if (++m == hi) {
                                 m = lo;
+                                if (Att::DOCUMENTS)     /* gaps may be as long as a document, not a step or two */
+                                        this->give_back_now();
                                 this->skip(gap);
                         }
                         this->enter();
@@ -381,7 +400,8 @@ struct AttDkv90 {
         /* Probabilities from products; FULL: all pairs attend.  Accumulators are read and not written here and below: a
          * write between products that are under way would make the compiler wait for them all. */
         template <bool FULL>
-        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32], const float *rows, int gap)
+        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32], const float *rows, int gap,
+                                                    const int (&reach)[2])
         {
 #pragma unroll
                 for (int c = 0; c < 4; c++) {
@@ -391,7 +411,7 @@ struct AttDkv90 {
                         for (int i = 0; i < 8; i++) {
                                 const int j = c * 8 + i;
                                 e[j] = fast_exp2(x[j] * BASE2 - l[i / 4 * 2 + (i & 1)]);
-                                if (!FULL && !att_attends90<Att, true>(j, gap, 0))
+                                if (!FULL && !att_attends90<Att, true>(j, gap, 0, reach))
                                         e[j] = 0.f;
                         }
                 }
@@ -410,11 +430,12 @@ struct AttDkv90 {
                 wgmma_wait<1>();                        /* S(i), and dk(i-1) before it */
                 wgmma_hold(x);
                 s.give_back(here);
-                if ((Att::CAUSAL && t0 < s.w0 + 63) || (Att::WINDOW > 0 && t0 + 63 - s.w0 >= Att::WINDOW))
+                if ((Att::CAUSAL && t0 < s.w0 + 63) || (Att::WINDOW > 0 && t0 + 63 - s.w0 >= Att::WINDOW)
+                    || (Att::DOCUMENTS && t0 + 63 >= s.edge))
                         exps<false>(e, x, rows,
-                                    t0 + (lane & 3) * 2 - s.w0 - (int)threadIdx.x / 32 % 4 * 16 - (lane >> 2));
+                                    t0 + (lane & 3) * 2 - s.w0 - (int)threadIdx.x / 32 % 4 * 16 - (lane >> 2), s.reach);
                 else
-                        exps<true>(e, x, rows, 0);
+                        exps<true>(e, x, rows, 0, s.reach);
                 att_pack90<E>(p, e);
                 wgmma_fence();
                 att_add90<Tile>(dv, p, s.at(here, 1), E());
@@ -450,6 +471,14 @@ struct AttDkv90 {
                 s.put(ds);
         }
 
+        __device__ __forceinline__ void reaches(State &s, int b, int key) const
+        {
+                const int first = end(b, key);
+                s.reach[0] = first - key;
+                s.reach[1] = end(b, key + 8) - key - 8;
+                s.edge = __shfl_sync(0xffffffffu, first, 0);
+        }
+
         __device__ __forceinline__ void multiply(char *smem) const
         {
                 const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
@@ -461,8 +490,10 @@ struct AttDkv90 {
                         float x[32], y[32], dk[D / 2], dv[D / 2];
                         s.w0 = j.row + group * 64;
                         s.lo = lo(s.w0);
-                        s.hi = hi(s.w0, 64);
+                        s.hi = hi(j.b, s.w0, 64);
                         s.hi = s.hi < j.hi ? s.hi : j.hi;
+                        if (Att::DOCUMENTS)
+                                reaches(s, j.b, s.w0 + warp * 16 + (threadIdx.x & 31) / 4);
                         s.gap = j.hi - j.lo - (s.hi - s.lo);
                         s.m = s.lo;
                         s.before = -1;
@@ -519,10 +550,16 @@ struct AttDq90 {
         int B, T, first, step;
         Tail &tail;
 
-        /* Keys that meet queries [t, t + n), in steps. */
-        __device__ __forceinline__ int lo(int t) const
+        /* Keys that meet queries [t, t + n) of sequence b, in steps. */
+        __device__ __forceinline__ int lo(int b, int t) const
         {
-                return Att::WINDOW > 0 && t >= Att::WINDOW ? (t - Att::WINDOW + 1) / Tile::BN : 0;
+                const int steps = Att::WINDOW > 0 && t >= Att::WINDOW ? (t - Att::WINDOW + 1) / Tile::BN : 0;
+                const int own = Att::DOCUMENTS ? begin(b, t) / Tile::BN : steps;
+                return own > steps ? own : steps;
+        }
+        __device__ __forceinline__ int begin(int b, int t) const
+        {
+                return att_begin(in.documents + (long)b * T * 2, t, T);
         }
         __device__ __forceinline__ int hi(int t, int n) const
         {
@@ -533,7 +570,8 @@ struct AttDq90 {
                 int bh, m;
                 if (!att_job(i, first, step, B * Att::H, (T + Tile::BM - 1) / Tile::BM, Att::CAUSAL, bh, m))
                         return false;
-                j = { bh / Att::H, bh % Att::H, m * Tile::BM, lo(m * Tile::BM), hi(m * Tile::BM, Tile::BM) };
+                j = { bh / Att::H, bh % Att::H, m * Tile::BM, lo(bh / Att::H, m * Tile::BM),
+                      hi(m * Tile::BM, Tile::BM) };
                 return true;
         }
 
@@ -572,12 +610,12 @@ struct AttDq90 {
 
         template <bool FULL>
         static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32], const float (&l)[2], int gap,
-                                                    int end)
+                                                    int end, const int (&reach)[2])
         {
 #pragma unroll
                 for (int j = 0; j < 32; j++) {
                         e[j] = fast_exp2(x[j] * BASE2 - l[j >> 1 & 1]);
-                        if (!FULL && !att_attends90<Att, false>(j, gap, end))
+                        if (!FULL && !att_attends90<Att, false>(j, gap, end, reach))
                                 e[j] = 0.f;
                 }
         }
@@ -593,11 +631,11 @@ struct AttDq90 {
                 wgmma_wait<2>();                        /* S(i) */
                 wgmma_hold(x);
                 if ((Att::CAUSAL && s0 + 63 > s.w0) || (Att::WINDOW > 0 && s.w0 + 63 - s0 >= Att::WINDOW)
-                    || (!Att::CAUSAL && s0 + 64 > s.T)) {
+                    || (!Att::CAUSAL && s0 + 64 > s.T) || (Att::DOCUMENTS && s0 < s.edge)) {
                         const int row = s.w0 + (int)threadIdx.x / 32 % 4 * 16 + (lane >> 2), col = s0 + (lane & 3) * 2;
-                        exps<false>(e, x, s.lse, row - col, s.T - col);
+                        exps<false>(e, x, s.lse, row - col, s.T - col, s.reach);
                 } else {
-                        exps<true>(e, x, s.lse, 0, 0);
+                        exps<true>(e, x, s.lse, 0, 0, s.reach);
                 }
                 if (NEXT) {
                         float to[32];
@@ -628,6 +666,14 @@ struct AttDq90 {
                 wgmma_fence();
                 att_add90<Tile>(dq, ds, s.at(here, 0), E());
                 wgmma_commit();
+        }
+
+        __device__ __forceinline__ void reaches(State &s, int b, int query) const
+        {
+                const int last = begin(b, query + 8);
+                s.reach[0] = query + 1 - begin(b, query);
+                s.reach[1] = query + 9 - last;
+                s.edge = __shfl_sync(0xffffffffu, last, 31);
         }
 
         /* sum_d o g of own row r, by the lanes of a quad: each has 8 of every 32 elements, of g in its panel. */
@@ -677,9 +723,11 @@ struct AttDq90 {
                         float x[32], y[32], dq[D / 2];
                         char *own = Tile::own(smem, i);
                         s.w0 = j.row + group * 64;
-                        const int end = hi(s.w0, 64), from = lo(s.w0) < end ? lo(s.w0) : end - 1;
+                        const int end = hi(s.w0, 64), from = lo(j.b, s.w0) < end ? lo(j.b, s.w0) : end - 1;
                         s.m = from;
                         s.before = -1;
+                        if (Att::DOCUMENTS)
+                                reaches(s, j.b, j.row + row);
                         s.q = (unsigned)Tile::Own::wide(own) + group * Tile::Own::WIDE_64;
                         s.g = s.q + Tile::Own::BYTES / 16;
                         ring_wait(Tile::full(smem, i), Tile::round(i));
@@ -772,7 +820,7 @@ template <class E, class Att>
 __host__ __device__ constexpr bool att_grad90_serves()
 {
         return sizeof(E) == 2 && (Att::D == 64 || Att::D == 128) && !AttHead<E, Att>::SHAPED && !Att::MASK
-            && !Att::CACHED && Att::DROPOUT == 0.f;
+            && !Att::CACHED && Att::DROPOUT == 0.f && (!Att::DOCUMENTS || Att::CAUSAL);
 }
 
 template <class E, class Att, class Tile, class TailK, class TailV>

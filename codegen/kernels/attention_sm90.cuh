@@ -9,7 +9,7 @@
  *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, tail)
  *
  * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and v
- * unused, but for the cache's strides; no MASK, no DROPOUT.
+ * unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
  *
  * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities and sums stay in
  * its registers (Shah et al., FlashAttention-3, 2024); keys and values come in panels of BN tokens that all groups
@@ -120,7 +120,9 @@ struct AttForward90 {
         typedef AttPanel<BN, D> Keys;
         typedef AttHead<E, Att> Head;
         typedef AttWork<E, Att, Tile> Work;
+        static constexpr bool RAGGED = Att::WINDOW > 0 || Att::DOCUMENTS;       /* a group's queries begin at different keys */
         static_assert(Att::D == Tile::D && !Att::MASK && Att::DROPOUT == 0.f, "kept portable");
+        static_assert(!Att::DOCUMENTS || Att::CAUSAL, "no query looks for its document's end");
 
         /* Two panels of queries for each group, of this block and the next, with two barriers: they have landed;
          * they were read.  at = block % 2 * GROUPS + group */
@@ -242,9 +244,25 @@ struct AttForward90 {
                 bar_sync(8 + g, 128);
         }
 
+        /* Where the documents of this lane's two queries begin, and that of the warp's last one. */
+        struct Begins {
+                int own[2], last;
+
+                __device__ __forceinline__ Begins(const Head &hd, int row) : own(), last(0)
+                {
+                        if (!Att::DOCUMENTS)
+                                return;
+#pragma unroll
+                        for (int i = 0; i < 2; i++)
+                                own[i] = hd.begin(row + i * 8 < 0 ? 0 : row + i * 8);
+                        last = __shfl_sync(0xffffffffu, own[1], 31);
+                }
+        };
+
         /* Scores from products; -inf where a query does not attend.  Element 4n + i of x: query
          * row + i/2*8, key n0 + 8n + 2(lane%4) + i%2. */
-        static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd, int row, int n0)
+        static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd, const Begins &begins, int row,
+                                                    int n0)
         {
                 const int w0 = row & ~15, s0 = n0 + (threadIdx.x & 3) * 2;
                 if (hd.SHAPED)
@@ -253,18 +271,18 @@ struct AttForward90 {
                                 float d;
                                 x[e] = hd.score(x[e], row + (e >> 1 & 1) * 8, s0 + e / 4 * 8 + (e & 1), d);
                         }
-                if (hd.full(w0, w0 + 16, n0, n0 + BN))
+                if (hd.one_full(w0, w0 + 16, n0, n0 + BN) && (!Att::DOCUMENTS || n0 >= begins.last))
                         return;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const int from = hd.first_key(row + i * 8) - s0;
+                        const int from = hd.first_key(row + i * 8, begins.own[i]) - s0;
                         const int to = (Att::COUNTED && row + i * 8 >= hd.T ? 0 : hd.end_key(row + i * 8 + 1)) - s0;
 #pragma unroll
                         for (int n = 0; n < NT; n++)
 #pragma unroll
                                 for (int c = 0; c < 2; c++) {
                                         const int s = n * 8 + c;
-                                        if (s >= to || (Att::WINDOW > 0 && s < from))
+                                        if (s >= to || (RAGGED && s < from))
                                                 x[n * 4 + i * 2 + c] = -INFINITY;
                                 }
                 }
@@ -319,7 +337,7 @@ struct AttForward90 {
         static __device__ __forceinline__ bool too_large(const float (&top)[2], const float (&part)[2])
         {
                 return !(part[0] <= 4096.f && part[1] <= 4096.f)
-                    || (Att::WINDOW > 0 && (top[0] == -INFINITY || top[1] == -INFINITY));
+                    || (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
         }
 
         static __device__ __forceinline__ void pack(unsigned (&p)[BN / 16][4], const float (&x)[BN / 2])
@@ -343,6 +361,7 @@ struct AttForward90 {
                 for (int i = 0; work.get(i, w); i++) {
                         const Head hd = work.head(w);
                         const int t0 = w.m0 + g * 64, w0 = t0 + warp * 16, row = w0 + lane / 4;
+                        const Begins begins(hd, row);
                         /* steps [a, b) have keys for these queries */
                         const int a = t0 < 0 ? 0 : hd.first_key(t0) / BN - w.n0;
                         const int b = t0 < 0 ? 0 : (hd.end_key(t0 + 64) + BN - 1) / BN - w.n0;
@@ -371,7 +390,7 @@ struct AttForward90 {
                                 wgmma_wait<0>();
                                 wgmma_hold(x);
                                 read(ring.empty(at));
-                                mask(x, hd, row, (w.n0 + a) * BN);
+                                mask(x, hd, begins, row, (w.n0 + a) * BN);
                                 raise(x, top, scale);
                                 exponents(x, top, sum);
                                 pack(p, x);
@@ -392,7 +411,7 @@ struct AttForward90 {
                                         turn_end(g);
                                         wgmma_wait<1>();
                                         wgmma_hold(x);
-                                        mask(x, hd, row, (w.n0 + j) * BN);
+                                        mask(x, hd, begins, row, (w.n0 + j) * BN);
                                         exponents(x, top, part);
                                         const bool here = ring.is_full();
                                         bool raised = false;
@@ -402,7 +421,7 @@ struct AttForward90 {
                                                 wgmma_wait<0>();
                                                 wgmma_hold(x);
                                                 wgmma_hold(o);
-                                                mask(x, hd, row, (w.n0 + j) * BN);
+                                                mask(x, hd, begins, row, (w.n0 + j) * BN);
                                                 raised = raise(x, top, scale);
                                                 exponents(x, top, part);
                                         }

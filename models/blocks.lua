@@ -172,6 +172,7 @@ end
 
 -- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
 -- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), scale, window, softcap, slopes, dropout.
+-- Several documents in a row of training tokens are --documents' matter; a model need not know of them.
 function b.attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D), b.heads(v, "v_heads", K, D)

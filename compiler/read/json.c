@@ -1,6 +1,6 @@
 /* json.c: a Model as JSON, and back.
  *
- *      {"tgc_graph": 1, "name": "mlp", "ctx": 128,
+ *      {"tgc_graph": 1, "name": "mlp", "ctx": 128, "documents": 50256,
  *       "nodes": [
  *        {"name": "ids", "op": "input", "type": "i32[B,T]"},
  *        {"name": "w", "op": "param", "attr": {"init": 2, "a": 0.02, "decay": 1}, "type": "f32[8,4]"},

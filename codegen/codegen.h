@@ -309,6 +309,26 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
 
+const Tile90 *tile90_at(int i);                                         /* NULL behind the last */
+
+/* ---- gen_expert_sm90.c: branches of products over experts for sm_90a ---- */
+
+/* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of a_p w_p^t.  adiv, wdiv:
+ * 0, rows in the order of experts; else they are gathered (kernels/expert.cuh).  rows_a, rows_w, order: C text, address and
+ * row stride of what a and w are, and perm and offs. */
+typedef struct Experts90 {
+        bool    grad, tb, scatter;
+        DType   dt;
+        Ref     a, w;
+        int64_t E, M, N, K, adiv, wdiv;
+        int     align;
+        double  tail_bytes;             /* per element of y or dW */
+        const char *rows_a, *rows_w, *order;
+} Experts90;
+/* If it pays opens the branches and writes that for sm_90a, which names `tail`; the caller goes on with the other one, of tile
+ * `other`, and ends it with #endif. */
+bool expert90(Build *b, const Experts90 *x, const Tile *other);
+
 /* ---- choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
 Choices *choices_read(Arena *a, const char *text, const char *name);

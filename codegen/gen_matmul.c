@@ -533,7 +533,9 @@ static void expert(Emit *e, const Group *gr)
                 return;
         }
         mat_of(e, &b, n->in[0], 0, &a);
-        build_functor(&b, &gr->tail[0], "tail");
+        Functor puts = gr->tail[0];
+        puts.puts = true;
+        FunctorText tail = build_functor(&b, &puts, "tail");
         expert_tail(e, &b);
         b.flops += products;
         b.bytes += ((double)p_most * (double)K + (double)E * (double)N * (double)K) * dt_size[dt];
@@ -544,14 +546,21 @@ static void expert(Emit *e, const Group *gr)
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
+                Experts90 x = { .tb = tb, .scatter = n->a.expert.scatter, .dt = dt, .a = n->in[0], .w = n->in[1], .E = E,
+                                .M = p_most, .N = N, .K = K, .adiv = adiv, .align = align,
+                                .tail_bytes = tail.bytes / ((double)p_most * (double)N),
+                                .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_tail tail = { a };");
+                bool on90 = a.dt == dt && expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { tail };");
                 build_line(&b,
-                           "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %s, %lld, %lld, %lld, tile, "
-                           "smem, slot);",
+                           "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
                            c_type(dt), t->name, tb ? "true" : "false", (long long)adiv,
-                           n->a.expert.scatter ? "true" : "false", align, a.arg, a.ld, w, perm, offs, (long long)E,
-                           (long long)N, (long long)K);
+                           x.scatter ? "true" : "false", align, x.rows_a, w, perm, offs, (long long)E, (long long)N,
+                           (long long)K);
+                if (on90)
+                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(((p_most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
         } else {
@@ -626,8 +635,9 @@ static void expert_grad(Emit *e, const Group *gr)
         mat_of(e, &b, rows, 0, &y);
         mat_of(e, &b, cols, 0, &a);
         const char *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
-        Functor f = gr->tail[0];
-        build_functor(&b, &f, "tail");
+        Functor puts = gr->tail[0];
+        puts.puts = true;
+        FunctorText tail = build_functor(&b, &puts, "tail");
         int64_t p = dim_most(e, NODE(g, n->in[2])->type.dim[0]);
         b.flops += 2.0 * (double)p * (double)R * (double)C;
         b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
@@ -646,13 +656,21 @@ static void expert_grad(Emit *e, const Group *gr)
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
+                Experts90 x = { .grad = true, .dt = a.dt, .a = rows, .w = cols, .E = E, .M = R, .N = C, .K = p, .adiv = rdiv,
+                                .wdiv = cdiv, .align = align,
+                                .tail_bytes = tail.bytes / ((double)E * (double)R * (double)C),
+                                .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
+                                .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_tail tail = { a };");
+                bool on90 = y.dt == a.dt && expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { tail };");
                 build_line(&b,
-                           "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %s, %s, %lld, %lld, %lld, tile, "
-                           "smem, slot);",
-                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, y.arg, y.ld, a.arg, a.ld,
-                           perm, offs, (long long)E, (long long)R, (long long)C);
+                           "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a, x.rows_w, perm, offs,
+                           (long long)E, (long long)R, (long long)C);
+                if (on90)
+                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
         } else {

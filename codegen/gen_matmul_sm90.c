@@ -96,6 +96,8 @@ int tile90_list(const Product90 *p, bool cut, Candidate *out)
         return n;
 }
 
+const Tile90 *tile90_at(int i) { return i < N_TILES ? &tiles[i] : NULL; }
+
 bool tile90_known(const char *name)
 {
         for (int i = 0; i < N_TILES; i++)

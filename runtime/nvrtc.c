@@ -132,7 +132,8 @@ static int heavier(const void *a, const void *b)
  * 1.2 s, then products, 0.5 to 1. */
 static size_t before(const char *text)
 {
-        static const char *const first[] = { "#include \"matmul_sm90.cuh\"", "#include \"attention_grad_sm90.cuh\"",
+        static const char *const first[] = { "#include \"expert_sm90.cuh\"", "#include \"matmul_sm90.cuh\"",
+                                             "#include \"attention_grad_sm90.cuh\"",
                                              "#include \"attention_grad_once_sm90.cuh\"" };
         for (size_t i = sizeof first / sizeof *first; i-- > 0; )
                 if (strstr(text, first[i]))

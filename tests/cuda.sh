@@ -89,6 +89,10 @@ check() {
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda
         done
+        # experts' products there, gathered and in order, K and rows no multiple of a tile; every token takes all experts, or
+        # 16-bit rounding would choose others for some
+        try "check naive_moe, 3 experts of 999 slots" $tgc check models/naive_moe.lua -D n_layer=1 -D n_embd=520 -D n_head=13 -D vocab=65 -D ctx=333 -D n_expert=3 -D top_k=3 --dtype bf16 -b 3 --block-size 333 --device cuda
+        try "check moe, 4 experts of 900 slots" $tgc check models/moe.lua -D n_layer=1 -D vocab=65 -D ctx=300 -D n_embd=584 -D n_head=4 -D n_kv_head=2 -D head_dim=64 -D n_ff=1288 -D n_expert=4 -D top_k=4 --dtype f16 -b 3 --block-size 300 --device cuda
         # attention's second form on sm_90a: heads of 64 and 128, lengths that are no multiple of a tile
         for m in "llama.lua -D head_dim=128 --dtype f16 -b 2 --block-size 200" \
                  "llama.lua -D head_dim=64 --dtype bf16 -b 3 --block-size 300"; do

@@ -67,6 +67,7 @@ struct STile {
         static constexpr int SMEM = PANELS + 8 * PANEL;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
+        static constexpr int COPIERS = 0;                       /* threads that load by cp.async (expert_sm90.cuh) */
         static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
         static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
 };
@@ -95,8 +96,16 @@ struct NoSums { static constexpr bool ON = false; };
 
 /* ---- work: what a block computes, one piece after the other ----------------- */
 
-/* C at (m, n), over the K-steps [kt0, kt1), at least one; split: which part of K that is. */
+/* C at (m, n), over the K-steps [kt0, kt1); split: which part of K that is. */
 struct Piece { int m, n, kt0, kt1, split; };
+
+/* What the kinds of work have (and those of expert_sm90.cuh):
+ *
+ *      Part, get(i, Part &)    the i-th piece of this block; false: there are fewer
+ *      EMPTY                   a piece may have no steps: zeros
+ *      rows(p)                 rows of C, or p's last one and one more: those below are not stored
+ *      End, tail_of(p, i)      what finishes a piece
+ *      KEEPS                   registers that all this takes more than a plain product does */
 
 /* Tile t; of pairs the rows of tiles are an even number. */
 template <class Tile>
@@ -112,6 +121,9 @@ TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
 template <class Tile, class Tail>
 struct TileWork {
         typedef Tail End;
+        typedef Piece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 0;
         int M, N, K, first, end, step;
         const Tail &tail;
 
@@ -125,12 +137,16 @@ struct TileWork {
                 return true;
         }
         __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
+        __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
 /* Tiles of splits, as matmul_split_task numbers them: first, first + step, ...; splits <= K-steps. */
 template <class Tile, int V>
 struct SplitWork {
         typedef SplitTail<V> End;
+        typedef Piece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 0;
         int M, N, K, splits, first, step;
         float *ws;                      /* (splits, M, N) */
 
@@ -147,6 +163,7 @@ struct SplitWork {
         {
                 return { ws + (long)((first + i * step) / tiles()) * M * N, N };
         }
+        __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
 /* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the first tiles' first
@@ -254,7 +271,7 @@ struct Ring {
  * other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8). */
 template <class Tile, bool TRANS_A, bool TRANS_B>
 struct Loader {
-        static constexpr int REGS = 24;
+        static constexpr int REGS = 24, THREADS = 1;
         const void *a, *b;              /* maps */
 
         /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
@@ -345,6 +362,8 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
 {
         const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
         ring.wait_full();
+        if (Tile::COPIERS)
+                fence_proxy_async();            /* what cp.async wrote, for wgmma */
         wgmma_fence();
 #pragma unroll
         for (int ks = 0; ks < Tile::BK / 16; ks++)
@@ -424,10 +443,11 @@ TGC_DEV char *from_lane0(char *smem)
 enum { EARLY = 4 };
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
-TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, const Sums &rows)
+TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
-        constexpr int SPARE = SUMS > 160 ? 2 : (180 - SUMS) / 4;        /* reads of 16 bytes that fit beside the sums */
+        /* Reads of 16 bytes that fit beside the sums. */
+        constexpr int SPARE = SUMS > 160 ? 2 : (180 - Work::KEEPS - SUMS) / 4;
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
         ring.smem = from_lane0(ring.smem);
         const int part = Tile::SHARE == 2 ? consumer : 0;
@@ -437,7 +457,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                                     + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
         const unsigned long long ones = wgmma_desc(ring.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
-        Piece p, next;
+        typename Work::Part p, next;
 
         for (int i = 0; work.get(i, p); i++) {
                 if (Tile::SHARE == 1 && (i & 1) != consumer) {
@@ -448,6 +468,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                         bar_sync(1 + (i & 1), 256);
                 float acc[MI][Tile::BN / 8][4];
                 const auto &tail = work.tail_of(p, i);
+                const int M = work.rows(p);
                 Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
                 const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < EARLY ? 0 : steps - EARLY;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
@@ -470,10 +491,18 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int M, int N, cons
                 if (more)
                         bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();
-                ring.leave(ring.before(1), lane);
+                if (!Work::EMPTY || steps > 0)
+                        ring.leave(ring.before(1), lane);
 #pragma unroll
                 for (int m = 0; m < MI; m++)
                         wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+                if (Work::EMPTY && steps == 0) {
+                        if (Tile::LEAD > 0 && i == 0 && consumer == 0)
+                                bar_arrive(1, 256);
+#pragma unroll
+                        for (int m = 0; m < MI * Tile::BN / 2; m++)
+                                acc[m / (Tile::BN / 2)][m / 4 % (Tile::BN / 8)][m % 4] = 0.f;
+                }
                 if constexpr (Sums::ON) {               /* all columns are equal: those of the quad's first lane */
                         float *to = rows.parts + (long)(p.split * across + at) * M;
 #pragma unroll
@@ -580,18 +609,16 @@ TGC_DEV void wgmma_joint(Ring<Tile> ring, const Work &work)
 
 /* ---- all together ------------------------------------------------------------ */
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS, class Work, class Sums>
-TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, char *smem, const Work &work,
-                            const Sums &rows)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS, class Load, class Work, class Sums>
+TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, const Sums &rows)
 {
-        typedef Loader<Tile, TRANS_A, TRANS_B> Load;
         /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread gives
          * up two multiplying ones share. */
         constexpr int REGS = (3 * 168 - Load::REGS) / 2;
         Ring<Tile> ring(smem);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), 1);
+                        mbarrier_init(ring.full(s), 1 + Tile::COPIERS);
                         mbarrier_init(ring.empty(s), 4 * Tile::SHARE * (Tile::PAIR ? 2 : 1));
                 }
                 fence_barrier_init();
@@ -608,8 +635,8 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 cluster_sync();                 /* the other block's barriers are there */
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<Load::REGS>();
-                if (threadIdx.x == 0)
-                        Load{ map_a, map_b }.template run<WAITS>(ring, work);
+                if (threadIdx.x < Load::THREADS)
+                        load.template run<WAITS>(ring, work);
                 __syncwarp();
         } else {
                 setmaxnreg_inc<REGS>();
@@ -618,7 +645,7 @@ TGC_DEV void matmul_tma_run(const void *map_a, const void *map_b, int M, int N, 
                 if constexpr (Tile::PARTS > 1)
                         wgmma_joint<T, Tile, TRANS_A, TRANS_B>(ring, work);
                 else
-                        wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, M, N, rows);
+                        wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, work.N, rows);
         }
         __syncthreads();
         if (Tile::PAIR)
@@ -635,7 +662,8 @@ TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, 
                                    char *smem, const Tail &tail, const Sums &rows = Sums())
 {
         const TileWork<Tile, Tail> work = { M, N, K, first, matmul_tiles<Tile>(M, N), step, tail };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(map_a, map_b, M, N, smem, work, rows);
+        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 /* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <= ceil(K / 64).
@@ -648,7 +676,8 @@ TGC_DEV void matmul_tma_joint(const void *map_a, const void *map_b, int M, int N
         const JointWork<Tile, Tail> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), tail };
         if (threadIdx.x == 0 && cluster_rank() == 0 && !work.in_order())
                 work.start();
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(map_a, map_b, M, N, smem, work, NoSums());
+        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
 }
 
 /* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */
@@ -657,7 +686,8 @@ TGC_DEV void matmul_tma_split(const void *map_a, const void *map_b, int M, int N
                               int first, int step, char *smem, const Sums &rows = Sums())
 {
         const SplitWork<Tile, V> work = { M, N, K, splits, first, step, ws };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(map_a, map_b, M, N, smem, work, rows);
+        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
+        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 #endif

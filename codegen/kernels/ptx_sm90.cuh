@@ -48,6 +48,12 @@ TGC_DEV void mbarrier_arrive_cluster(Mbar *bar, unsigned rank)
                      :: "r"(smem_addr(bar)), "r"(rank) : "memory");
 }
 
+/* Arrive once all cp.async that this thread has begun are done: one of the barrier's count. */
+TGC_DEV void cp_async_arrive(Mbar *bar)
+{
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(smem_addr(bar)) : "memory");
+}
+
 /* Has the phase of this parity (0 for the first, then 1, 0, ...) completed?
  * Waits a while in hardware before it says no. */
 TGC_DEV bool mbarrier_try_wait(Mbar *bar, unsigned parity)

@@ -108,6 +108,9 @@ static const char *adds_only(const Emit *e, const Functor *tail)
         return !a || a->op != OP_ACCUM ? "0" : a->a.accum.more ? "1" : "a.rt->micro > 0";
 }
 
+/* Buckets that are so long on average are summed by many blocks: all of an expert's slots, not an embedding's few. */
+enum { LONG_BUCKET = 128 };
+
 static void scatter(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -124,14 +127,17 @@ static void scatter(Emit *e, const Group *gr)
         const char *perm = plain_arg(e, &b, n->in[1]), *offs = plain_arg(e, &b, n->in[2]);
         if (is_cuda(e)) {
                 const int cols = k < SMS ? 64 : (int)(N + 255) / 256 * 256;
+                const int64_t rows = dim_most(e, NODE(e->g, n->in[1])->type.dim[0]);
+                const bool long_ones = k < SMS && rows >= LONG_BUCKET * k;
                 b.threads = 256;
                 b.smem = 32 * 256;
                 b.plain = *adds_only(e, &t) != '0';
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "scatter_rows_task<%lld, %d, 256>(%lld, %s, %s, %s, tile, smem, head, tail);",
-                           (long long)N, cols, (long long)k, perm, offs, adds_only(e, &t));
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/8)*ceil(%lld/%d)", (long long)k, (long long)N, cols));
+                build_line(&b, "scatter_rows_task<%lld, %d, 256%s>(%lld, %s, %s, %s, tile, smem, head, tail);",
+                           (long long)N, cols, long_ones ? ", 1" : "", (long long)k, perm, offs, adds_only(e, &t));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)*ceil(%lld/%d)", (long long)k, long_ones ? 1 : 8, (long long)N,
+                                        cols));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
                                arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_head, \1_tail);",

@@ -19,12 +19,12 @@
  *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 1024,
  *              __launch_bounds__(1024, 1).
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
- *      scatter_rows_task<N, COLS, THREADS>(buckets, perm, offs, adds, tile, smem, head, tail)
+ *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, head, tail)
  *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
  *              order; 0 for an empty bucket, which is left out if the tail only adds.  A warp per bucket; a bucket of more than
- *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of THREADS / 32 buckets: 64, where
- *              buckets are so few that blocks share them, or a multiple of 256.
- *              tiles: ceil(buckets / (THREADS / 32)) * ceil(N / COLS).  THREADS: 256.
+ *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of BUCKETS buckets: 64, where
+ *              buckets are so few that blocks share them, or a multiple of 256; THREADS / 32, or 1 where most get the block.
+ *              tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).  THREADS: 256.
  *              shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, head, tail)
  *              tail(row, col, v): sum over j < K of gate[row*K + j] * head(row*K + j, col), j rising;
@@ -298,19 +298,21 @@ struct BucketTail {
         }
 };
 
-template <int N, int COLS, int THREADS, class Head, class Tail>
+template <int N, int COLS, int THREADS, int BUCKETS = THREADS / 32, class Head, class Tail>
 TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile, char *smem,
                                const Head &head, const Tail &tail)
 {
-        constexpr int V = vec_of(N, vec_min(vec_min(Head::MAXV, Tail::MAXV), COLS / 32)), WARPS = THREADS / 32;
+        constexpr int V = vec_of(N, vec_min(vec_min(Head::MAXV, Tail::MAXV), COLS / 32));
         constexpr int ACROSS = (N + COLS - 1) / COLS, SUM = vec_min(COLS, 256);
         static_assert(V >= Head::MINV && V >= Tail::MINV, "scatter_rows: needs wider vectors than the row has");
         static_assert(COLS % SUM == 0 && SCATTER_SMALL == 32, "a lane knows the place of one row");
-        const int first = tile / ACROSS * WARPS, b = first + (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
+        static_assert(BUCKETS <= THREADS / 32, "a warp per bucket");
+        const int first = tile / ACROSS * BUCKETS, last = first + BUCKETS < buckets ? first + BUCKETS : buckets;
+        const int b = first + (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
         const int col0 = tile % ACROSS * COLS, end = col0 + COLS < N ? col0 + COLS : N;
-        const int p0 = b < buckets ? offs[b] : 0, n = b < buckets ? offs[b + 1] - p0 : 0;
+        const int p0 = b < last ? offs[b] : 0, n = b < last ? offs[b + 1] - p0 : 0;
 
-        if (b < buckets && n <= SCATTER_SMALL && !(adds && n == 0)) {
+        if (b < last && n <= SCATTER_SMALL && !(adds && n == 0)) {
                 const int mine = lane < n ? perm[p0 + lane] : 0;
                 for (int c = col0; c < end; c += 32 * V) {
                         const int col = c + lane * V;
@@ -329,7 +331,7 @@ TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bo
                                 tail(b, col, sum);
                 }
         }
-        for (int i = first; i < first + WARPS && i < buckets; i++) {
+        for (int i = first; i < last; i++) {
                 const int from = offs[i], rows = offs[i + 1] - from;
                 if (rows > SCATTER_SMALL)
                         for (int c = col0; c < end; c += SUM)

@@ -65,7 +65,7 @@ struct BucketRun {
         }
 };
 
-template <int N, int COLS>
+template <int N, int COLS, int BUCKETS>
 struct ScatterRun {
         int buckets;
         const int *perm, *offs;
@@ -74,20 +74,21 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, COLS, 256>(buckets, perm, offs, adds, tile, smem, in, out);
+                scatter_rows_task<N, COLS, 256, BUCKETS>(buckets, perm, offs, adds, tile, smem, in, out);
         }
 };
 
-template <int N, int COLS>
+template <int N, int COLS, int BUCKETS>
 static void scatter_run(int buckets, const Buf<int> &perm, const Buf<int> &offs, bool adds, const Buf<bf16> &x,
                         Buf<float> &sum)
 {
-        shell_run<256>(ceil_div(buckets, 8) * ceil_div(N, COLS), COLUMNS_SMEM(256),
-                       ScatterRun<N, COLS>{buckets, perm.p, offs.p, adds, {x.p, N}, {sum.p, N}});
+        shell_run<256>(ceil_div(buckets, BUCKETS) * ceil_div(N, COLS), COLUMNS_SMEM(256),
+                       ScatterRun<N, COLS, BUCKETS>{buckets, perm.p, offs.p, adds, {x.p, N}, {sum.p, N}});
 }
 
+/* narrow 0: tiles of whole rows; 1: of 64 columns; 2: and of one bucket. */
 template <int N>
-static void bucket_test(int n, int buckets, int tiles, bool skewed, bool narrow)
+static void bucket_test(int n, int buckets, int tiles, bool skewed, int narrow)
 {
         Buf<int> ids(n), perm(n), inv(n), offs(buckets + 1);
         Buf<bf16> x((size_t)n * N);
@@ -105,10 +106,12 @@ static void bucket_test(int n, int buckets, int tiles, bool skewed, bool narrow)
         }
         shell_run<1024>(tiles, BUCKET_SMEM(1024, ceil_div(buckets, tiles)),
                   BucketRun{ids.p, n, buckets, tiles, perm.p, inv.p, offs.p});
-        if (narrow)
-                scatter_run<N, 64>(buckets, perm, offs, skewed, x, sum);
+        if (narrow == 2)
+                scatter_run<N, 64, 1>(buckets, perm, offs, skewed, x, sum);
+        else if (narrow)
+                scatter_run<N, 64, 8>(buckets, perm, offs, skewed, x, sum);
         else
-                scatter_run<N, ceil_div(N, 256) * 256>(buckets, perm, offs, skewed, x, sum);
+                scatter_run<N, ceil_div(N, 256) * 256, 8>(buckets, perm, offs, skewed, x, sum);
         int at = 0;
         for (int b = 0; b < buckets; b++) {
                 CHECK_NEAR(offs[b], at, 0, "offs[%d] n %d buckets %d tiles %d", b, n, buckets, tiles);
@@ -158,7 +161,7 @@ static void combine_test(int rows, bool gated)
 static void all_route()
 {
         topk_test<3, 3>(5), topk_test<8, 2>(33), topk_test<65, 8>(4), topk_test<256, 16>(3);
-        for (bool narrow : { false, true }) {
+        for (int narrow = 0; narrow < 3; narrow++) {
                 bucket_test<3>(0, 4, 2, false, narrow);
                 bucket_test<8>(1, 1, 1, false, narrow);
                 bucket_test<100>(300, 8, 8, false, narrow);

@@ -388,6 +388,16 @@ static Ref original(const Graph *g, Ref r)
         return 0;
 }
 
+/* Rows of experts' biases, each slot's its own: read where the product's tail adds them, not copied out before. */
+static bool is_bias(const Fuse *f, Ref r)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[r], *reader = &g->node[f->only_reader[r] > 0 ? f->only_reader[r] : 0];
+        if (n->op != OP_GATHER || n->uses != 1 || g->node[n->in[0]].op != OP_PARAM || reader->op != OP_ADD)
+                return false;
+        return g->node[reader->in[0]].op == OP_EXPERT_MATMUL && reader->in[1] == r;
+}
+
 /* Does kernel id wait for kernel goal? */
 static bool waits(Fuse *f, int id, int goal)
 {
@@ -616,7 +626,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
                 if (is_member(g, r)) {
-                        if (level && original(g, r))    /* it is computed where it is read */
+                        if (level && (original(g, r) || is_bias(&f, r)))        /* it is computed where it is read */
                                 continue;
                         place_member(&f, r, level);
                         adopt(&f, r, level);

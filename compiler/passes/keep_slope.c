@@ -35,12 +35,13 @@ typedef struct Gated {
 
 typedef struct Ctx { Gated *gated; int *of; } Ctx;      /* of: node -> 1 + the place in gated of what happens there */
 
-/* A matmul, or a sum with one: a product's bias. */
+static bool is_product(const Graph *g, Ref x) { return g->node[x].op == OP_MATMUL || g->node[x].op == OP_EXPERT_MATMUL; }
+
+/* A product, or a sum with one: its bias. */
 static bool by_product(const Graph *g, Ref x)
 {
         const Node *n = &g->node[x];
-        return n->op == OP_MATMUL ||
-               (n->op == OP_ADD && (g->node[n->in[0]].op == OP_MATMUL || g->node[n->in[1]].op == OP_MATMUL));
+        return is_product(g, x) || (n->op == OP_ADD && (is_product(g, n->in[0]) || is_product(g, n->in[1])));
 }
 
 /* The rule whose gradient r is, or -1. */

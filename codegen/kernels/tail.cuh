@@ -72,7 +72,23 @@ TGC_DEV float tail_div(float x, float y) { return x / y; }
 
 TGC_DEV float sigmoid(float x) { return tail_div(1.f, 1.f + tail_exp(-x)); }
 TGC_DEV float silu(float x) { return tail_div(x, 1.f + tail_exp(-x)); }
-TGC_DEV float gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067812f)); }
+
+/* A normal number's chance of being below x; e: exp(-x^2 / 2).  16-bit storage: the rational polynomial of Abramowitz and Stegun,
+ * 7.1.26, within 8e-8, whose exponential the slope needs too. */
+TGC_DEV float normal_below(float x, float e)
+{
+#if TGC_FAST_MATH
+        const float t = fast_rcp(fmaf(fabsf(x), 0.2316418882f, 1.f));
+        float p = fmaf(t, 0.5307027150f, -0.7265760135f);
+        p = fmaf(fmaf(fmaf(p, t, 0.7107068705f), t, -0.1422483680f), t, 0.1274147960f);
+        const float above = p * t * e;                  /* of |x| */
+        return x < 0 ? above : 1.f - above;
+#else
+        return 0.5f + 0.5f * erff(x * 0.7071067812f);
+#endif
+}
+
+TGC_DEV float gelu(float x) { return x * normal_below(x, tail_exp(-0.5f * x * x)); }
 
 /* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q = x^2. */
 TGC_DEV float gelu_gate(float x, float q)
@@ -95,7 +111,8 @@ TGC_DEV float gelu_tanh_slope(float x)
 
 TGC_DEV float gelu_slope(float x)
 {
-        return 0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * tail_exp(-0.5f * x * x);
+        const float e = tail_exp(-0.5f * x * x);
+        return normal_below(x, e) + x * 0.3989422804f * e;
 }
 
 /* e of a logit: cross_entropy_exp.cuh. */

@@ -38,6 +38,22 @@ TEST(dropout_keeps_three_quarters)
         CHECK_MSG(abs(kept - N * 3 / 4) < 4 * 56, "%d of %d kept", kept, N);       /* four deviations */
 }
 
+/* Far below what 16-bit storage rounds away. */
+TEST(gelu_without_erf)
+{
+        enum { N = 64 * 256 };
+        float *x = shared_memory<float>(N), *y = shared_memory<float>(N), *slope = shared_memory<float>(N);
+        for (int i = 0; i < N; i++)
+                x[i] = (float)(i - N / 2) / 1024 + 1.f / 4096;
+        LAUNCH(k_gelu, 64, 256, 0, zero_rt(), x, y, slope);
+        for (int i = 0; i < N; i++) {
+                const double v = x[i], below = 0.5 * erfc(-v * 0.70710678118654752),
+                             dense = 0.39894228040143268 * exp(-0.5 * v * v);
+                CHECK_MSG(fabs(y[i] - v * below) < 1e-6, "gelu of %g: %.9g, should be %.9g", v, y[i], v * below);
+                CHECK_MSG(fabs(slope[i] - below - v * dense) < 1e-6, "its slope at %g: %.9g", v, slope[i]);
+        }
+}
+
 /* The 16-bit float with these bits, from the definition of the format. */
 static double float_of_bits(int bits, int mantissa)
 {

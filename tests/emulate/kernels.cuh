@@ -1,6 +1,8 @@
 /* kernels.cuh: small kernels that use every portable part of tgc.cuh and ptx.cuh.
  * Device code only, so that NVRTC takes it too; kernels.cu checks the results. */
 #include "ptx.cuh"
+#define TGC_FAST_MATH 1
+#include "tail.cuh"
 
 /* ---- arithmetic -------------------------------------------------------- */
 
@@ -13,6 +15,15 @@ extern "C" __global__ void k_philox(const Rt *, uint4 *y)
         }
 }
 TGC_KERNEL(k_philox, 2)
+
+/* GELU and its slope of x, as kernels on 16-bit storage compute them. */
+extern "C" __global__ void k_gelu(const Rt *, const float *x, float *y, float *slope)
+{
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        y[i] = gelu(x[i]);
+        slope[i] = gelu_slope(x[i]);
+}
+TGC_KERNEL(k_gelu, 4)
 
 extern "C" __global__ void k_dropout(const Rt *rt, float *y)
 {

@@ -85,7 +85,8 @@ check() {
                 "$out/joint3.plan" --tokens 130 --greedy 8 --device cuda
         try "check gpt after chunks of 200 tokens" $tgc compile $wide -D ctx=600 --chunk-size 200 --dtype bf16 \
                 -o "$out/chunks.plan" '&&' $tgc check "$out/chunks.plan" --tokens 560 --greedy 8 --device cuda
-        # a loss of several chunks, long enough for the second form that products have on sm_90a
+        try "check a loss in four chunks" bash tests/e2e/train/chunks.sh "$tgc" "$out"
+        # a loss long enough for the second form that products have on sm_90a
         for v in 8200 8193; do
                 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 -D n_layer=1 -D n_head=4 -D n_embd=256 -b 4 --block-size 1024 --dtype bf16 --device cuda
         done

@@ -110,12 +110,13 @@ check() {
         # documents: the portable form, then Hopper's: forward, dq with dkv, both in one launch
         try "check documents" $tgc check tests/e2e/check/heads.lua --documents 3 --tokens 29 -D window=3 --device cuda
         try "packed documents learn what they learn apart" TGC_TEST_DEVICE=cuda "$build/tests/test_documents"
-        for m in "-D head_dim=64 -D n_head=8 -b 4 --block-size 700 -D ctx=700 --dtype f16" \
-                 "-D head_dim=64 -D n_head=16 -D n_kv_head=4 -b 5 --block-size 530 -D ctx=530 -D window=90 --dtype bf16" \
-                 "-D head_dim=128 -D n_head=16 -b 3 --block-size 333 -D ctx=333 --dtype bf16" \
-                 "-D head_dim=128 -D n_head=8 -b 3 --block-size 450 -D ctx=450 --dtype bf16" \
-                 "-D head_dim=64 -D n_head=8 -b 7 --block-size 130 -D ctx=130 --dtype bf16"; do
-                try "check documents $m" $tgc check models/llama.lua -D n_kv_head=8 $m --documents 3 -D vocab=64 -D n_layer=1 -D n_embd=64 -D n_ff=128 --device cuda
+        for m in "-D head_dim=64 -D n_kv_head=8 -b 3 --block-size 300 --dtype f16" \
+                 "-D head_dim=64 -D n_kv_head=4 -b 6 --block-size 300 -D window=90 --dtype bf16" \
+                 "-D head_dim=64 -D n_kv_head=8 -b 2 --block-size 530 --dtype bf16" \
+                 "-D head_dim=128 -D n_kv_head=4 -b 6 --block-size 260 --dtype bf16" \
+                 "-D head_dim=128 -D n_kv_head=8 -b 4 --block-size 300 --dtype bf16" \
+                 "-D head_dim=64 -D n_kv_head=8 -b 7 --block-size 130 --dtype bf16"; do
+                try "check documents $m" $tgc check models/llama.lua $m --documents 3 -D n_head=8 -D vocab=64 -D ctx=530 -D n_layer=1 -D n_embd=64 -D n_ff=128 --device cuda
         done
         # one token's q, k, v and attention in one launch, with a cache of several parts: a query to a key, two, four, all
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" "tinylm.lua -D n_embd=256 -D n_head=4 --dtype f16" \

@@ -388,7 +388,7 @@ struct AttDkv90 {
                 {
                         if (++m == hi) {
                                 m = lo;
-                                if (Att::DOCUMENTS)     /* gaps may be as long as a document, not a step or two */
+                                if (Att::DOCUMENTS && GROUP > 1)        /* gaps as long as a document, not a step or two */
                                         this->give_back_now();
                                 this->skip(gap);
                         }

@@ -17,6 +17,9 @@
 #define TGC_UNROLLED
 #endif
 
+/* The compiler knows no more of p than its type. */
+#define TGC_HIDE(p) __asm__("" : "+r"(p))
+
 /* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
@@ -65,9 +68,9 @@ TGC_INLINE Vec vec_sums(Vec *s)
 #endif
 }
 
-/* s[i*R + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
+/* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
  * where K < TGC_VEC. */
-TGC_INLINE void matvec_step(int m, int R, int n, int part, int ty, const void *w, const long *row, long k,
+TGC_INLINE void matvec_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
                             const float *x, long ldx, Vec *s)
 {
 #pragma GCC unroll 16
@@ -75,8 +78,30 @@ TGC_INLINE void matvec_step(int m, int R, int n, int part, int ty, const void *w
                 Vec v = part ? vec_load_part(ty, w, row[r] + k, part) : vec_load_ty(ty, w, row[r] + k);
 #pragma GCC unroll 16
                 for (int i = 0; i < m; i++)
-                        s[i * R + r] = v * vec_load(x + i * ldx) + s[i * R + r];
+                        s[i * n + r] = v * vec_load(x + i * ldx) + s[i * n + r];
         }
+}
+
+/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in registers. */
+TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
+                           const float *x, long ldx, Vec *s)
+{
+        long part = K % TGC_VEC, whole = K - part;
+        Vec t[TGC_VEC];
+#pragma GCC unroll 16
+        for (int i = 0; i < m * n; i++)
+                t[i] = vec_all(0.f);
+        for (long k = 0; k < whole; k += TGC_VEC)
+                matvec_step(m, n, 0, ty, w, row, k, x + k, ldx, t);
+        if (part && whole)
+                matvec_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, t);
+        else if (part)
+                matvec_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, t);
+#pragma GCC unroll 16
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 16
+                for (int r = 0; r < n; r++)
+                        s[i * R + r] = t[i * n + r];
 }
 
 /* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W at a time,
@@ -87,7 +112,6 @@ TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long l
                             const float *x, long ldx, float *y, long ldy)
 {
         enum { AT_ONCE = 4 };
-        long part = K % TGC_VEC, whole = K - part;
         for (long j = 0; j < N; j += R) {
                 Vec s[TGC_VEC];
                 long row[TGC_VEC];
@@ -95,18 +119,15 @@ TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long l
                 for (int r = 0; r < R; r++)
                         row[r] = at + (j + r < N ? j + r : N - 1) * ld;
 #pragma GCC unroll 16
-                for (int i = 0; i < TGC_VEC; i++)
+                for (int i = m * R; i < TGC_VEC; i++)
                         s[i] = vec_all(0.f);
                 /* a few rows at a time: sixteen streams are more than the caches look ahead in */
 #pragma GCC unroll 16
-                for (int r = 0; r < R; r += AT_ONCE) {
-                        const int n = R - r < AT_ONCE ? R - r : AT_ONCE;
-                        for (long k = 0; k < whole; k += TGC_VEC)
-                                matvec_step(m, R, n, 0, ty, w, row + r, k, x + k, ldx, s + r);
-                        if (part && whole)
-                                matvec_step(m, R, n, 0, ty, w, row + r, K - TGC_VEC, x + K, ldx, s + r);
-                        else if (part)
-                                matvec_step(m, R, n, (int)part, ty, w, row + r, 0, x + K, ldx, s + r);
+                for (int r = 0; r < R; r += AT_ONCE)
+                        matvec_few(m, R, R - r < AT_ONCE ? R - r : AT_ONCE, ty, w, row + r, K, x, ldx, s + r);
+                if (m * R == 1) {
+                        y[j] = vec_sum(s[0]);
+                        continue;
                 }
                 float out[TGC_VEC];
                 vec_store(out, vec_sums(s));
@@ -197,6 +218,10 @@ TGC_INLINE void matvec_axpys(int m, int C, int P, int ty, const void *w, long at
                 matvec_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
 }
 
+/* Whether one row of x takes rows of W one by one: W is read in one piece, and the next rows' products begin while a sum is
+ * made.  Shorter rows would be all sums, and in longer ones a product waits for the one before it. */
+TGC_INLINE int matvec_alone(int m, long K) { return m == 1 && K >= 8 * TGC_VEC && K <= 16 * TGC_VEC; }
+
 /* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
 TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy, int add)
@@ -205,8 +230,9 @@ TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, lo
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
                 now = m < MOST ? m : MOST;
 #define MATVEC_CASE(n) case n: \
-        if (trans) matvec_dots(n, n == 1 ? TGC_VEC : n == 2 ? TGC_VEC / 2 : n <= 4 ? TGC_VEC / 4 : \
-                               TGC_VEC < 16 ? 1 : 2, ty, w, at, ld, N, K, x, ldx, y, ldy); \
+        if (trans && matvec_alone(n, K)) matvec_dots(n, 1, ty, w, at, ld, N, K, x, ldx, y, ldy); \
+        else if (trans) matvec_dots(n, n == 1 ? TGC_VEC : n == 2 ? TGC_VEC / 2 : n <= 4 ? TGC_VEC / 4 : \
+                                    TGC_VEC < 16 ? 1 : 2, ty, w, at, ld, N, K, x, ldx, y, ldy); \
         else matvec_axpys(n, n <= 2 ? 4 : n <= 4 ? 2 : 1, n == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
         break;
                 switch (now) {
@@ -284,7 +310,14 @@ TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long
 {
         long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
-        float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX;
+        float *x = tgc_scratch, *y;
+        TGC_HIDE(x);                    /* else the thread's scratch is looked up again and again */
+        y = x + MATVEC_K_MAX;
+        /* called and not inlined: their loops are vectorised at -O2, and not where choices are left as they are */
+        TGC_HIDE(head);
+        TGC_HIDE(tail);
+        if (gain)
+                TGC_HIDE(gain);
         matvec_fill(norm, eps, M, 0, K, x, ldx, args, head, gain);
         for (int i = 0; i < M && keep && tile == 0; i++)
                 for (long k = 0; k < K; k += TGC_SEG)

@@ -103,6 +103,8 @@ TEST(sampling)
                         copy[i] = x[i] = 4.f * noise();
                 x[5] = copy[5] = x[9];
                 x[11] = copy[11] = NAN;
+                for (int i = c % 14 ? 290 : 7; i < SV && c % 7 == 0; i += 283)  /* greedy: the first of the largest */
+                        x[i] = copy[i] = 20.f;
                 for (int i = 0; i < 32; i++)
                         hist[i] = below(SV);
                 int seen[32];

@@ -169,7 +169,9 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, pack_k = !few || D <= ATTENTION_D_SMALL;
         long ldq = D + TGC_VEC, ldo = att_pad(DV);
-        float *q = tgc_scratch, *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
+        float *q = tgc_scratch;
+        TGC_HIDE(q);                    /* as in matvec_gain_task */
+        float *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
         float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
         float *vp = kp + ATTENTION_KB * ATTENTION_D_MAX;
         float max[ATTENTION_ROWS_MAX], sum[ATTENTION_ROWS_MAX];

@@ -17,9 +17,6 @@
 #define TGC_UNROLLED
 #endif
 
-/* The compiler knows no more of p than its type. */
-#define TGC_HIDE(p) __asm__("" : "+r"(p))
-
 /* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 

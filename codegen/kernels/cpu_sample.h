@@ -16,6 +16,23 @@ TGC_INLINE float sample_at(int ty, const void *x, long i)
         return v == v ? v : -INFINITY;
 }
 
+/* The largest logit, and the first of that size (0 where all are -inf). */
+TGC_INLINE float sample_max(int ty, const void *x, long at, int V, int *token)
+{
+        Vec most = vec_all(-INFINITY);
+        float max = -INFINITY;
+        int i = 0;
+        for (; i + TGC_VEC <= V; i += TGC_VEC)
+                most = vec_max(vec_load_ty(ty, x, at + i), most);       /* a NaN is no larger */
+        for (; i < V; i++)
+                max = sample_at(ty, x, at + i) > max ? sample_at(ty, x, at + i) : max;
+        max = vec_top(vec_max(vec_all(max), most));
+        for (i = 0; max > -INFINITY && ty_get(ty, x, at + i) != max; )
+                i++;
+        *token = i;
+        return max;
+}
+
 /* Keys in the order of the floats. */
 TGC_INLINE uint32_t sample_key(float x)
 {
@@ -117,16 +134,11 @@ TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *h
 {
         if (tile >= rt->B)
                 return;
-        int S = rt->pos[tile] + rt->T, token = 0;
+        int S = rt->pos[tile] + rt->T, token;
         long at = tile * ld;
         hist += tile;
         sample_penalty(rt, ty, logits, at, V, hist, cap, rows, S);
-        float max = -INFINITY;
-        for (int i = 0; i < V; i++) {
-                float v = sample_at(ty, logits, at + i);
-                if (v > max)
-                        max = v, token = i;
-        }
+        float max = sample_max(ty, logits, at, V, &token);
         if (rt->temp > 0.f && max > -INFINITY && max < INFINITY) {
                 uint32_t c[4] = { (uint32_t)S, (uint32_t)tile, SAMPLE_ID, 0 };
                 philox(c, rt->seed[0], rt->seed[1]);

@@ -53,6 +53,7 @@
 #define TGC_ROW_MAX 262144              /* longest row kept in scratch, elements */
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
 #define TGC_NOINLINE static __attribute__((noinline, unused))
+#define TGC_HIDE(p) __asm__("" : "+r"(p))       /* the compiler knows no more of p than its type */
 
 typedef void HeadFn(const void *args, long row, int col, int n, float *v);
 typedef void TailFn(const void *args, long row, int col, int n, float *v);

@@ -128,8 +128,6 @@ bool att90_grad_fits(Emit *e, Ref r)
         const int operands[] = { 0, 1, 2, 5 };
         if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || acausal_documents(n))
                 return false;
-        if (n->a.att.documents && NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
-                return false;                   /* heads that share keys: not seen to run on a GPU yet */
         for (int i = 0; i < 4; i++)
                 if (!att90_fits(e, n->in[operands[i]]))
                         return false;

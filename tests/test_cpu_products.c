@@ -196,26 +196,4 @@ TEST(matvec_in_both_layouts_types_and_odd_sizes)
         }
 }
 
-/* W stored (N,K): a row's bits are the same among others and alone, for K that take rows of W one by one and others. */
-TEST(matvec_of_a_row_does_not_depend_on_the_others)
-{
-        static const long size[] = { 5, 64, 127, 128, 172, 200, 256, 300 };
-        enum { M = 8, N = 37 };
-        for (unsigned c = 0; c < sizeof size / sizeof *size; c++) {
-                long K = size[c];
-                float *x = floats(M * K), *w = floats(N * K), *all = floats(M * N), *one = floats(M * N);
-                Mat b = { w, TY_F32, 1, K, 0 };
-                for (int m = 1; m <= M; m++) {
-                        Io many = { .x0 = x, .y0 = all, .N = K, .n_out = N };
-                        matvec_task(NORM_NONE, 0.f, b, m, N, K, 0, &many, head0, tail0);
-                        for (int i = 0; i < m; i++) {
-                                Io alone = { .x0 = x + i * K, .y0 = one + i * N, .N = K, .n_out = N };
-                                matvec_task(NORM_NONE, 0.f, b, 1, N, K, 0, &alone, head0, tail0);
-                        }
-                        CHECK_MSG(!memcmp(one, all, sizeof(float) * (size_t)(m * N)), "K %ld, %d rows", K, m);
-                }
-                free(x), free(w), free(all), free(one);
-        }
-}
-
 TEST_MAIN

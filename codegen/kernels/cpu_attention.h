@@ -158,6 +158,16 @@ TGC_INLINE float att_online(float *s, int n, float *max, float *sum)
         return alpha;
 }
 
+/* s (m, ATTENTION_KB): q.k of a few rows with n keys of one vector each. */
+TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, long ld, int n, const float *q, long ldq,
+                                        float *s)
+{
+        if (ty == TY_F32)
+                matvec_rows(m, TY_F32, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
+        else
+                matvec_rows(m, ty, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
+}
+
 /* tail(row = b*T + t, col = h*DV + d, ...). */
 TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 {
@@ -167,7 +177,8 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args, TailFn *tail)
 {
         AttTile t = att_tile(a, rt, tile);
-        int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, pack_k = !few || D <= ATTENTION_D_SMALL;
+        int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, one = few && D == TGC_VEC;
+        int pack_k = !few || (D <= ATTENTION_D_SMALL && !one);
         long ldq = D + TGC_VEC, ldo = att_pad(DV);
         float *q = tgc_scratch;
         TGC_HIDE(q);                    /* as in matvec_gain_task */
@@ -185,7 +196,9 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
         for (long s0 = t.lo; s0 < t.hi; s0 += ATTENTION_KB) {
                 int n = (int)tgc_min(ATTENTION_KB, t.hi - s0);
                 long ka = heads_at(a->k, t.b, s0, t.kh), va = heads_at(a->v, t.b, s0, t.kh);
-                if (!pack_k) {
+                if (one) {
+                        att_dots(t.rows, a->k.ty, a->k.p, ka, a->k.t, n, q, ldq, s);
+                } else if (!pack_k) {
                         matvec_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s, ATTENTION_KB, 0);
                 } else {
                         pack_rows(kp, a->k.p, a->k.ty, ka, a->k.t, n, D);

@@ -129,8 +129,11 @@ TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long l
                 float out[TGC_VEC];
                 vec_store(out, vec_sums(s));
                 for (int i = 0; i < m; i++)
-                        for (int r = 0; r < R && j + r < N; r++)
-                                y[i * ldy + j + r] = out[i * R + r];
+                        if (j + R <= N)
+                                memcpy(y + i * ldy + j, out + i * R, sizeof(float) * (size_t)R);
+                        else
+                                for (int r = 0; j + r < N; r++)
+                                        y[i * ldy + j + r] = out[i * R + r];
         }
 }
 

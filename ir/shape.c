@@ -560,35 +560,23 @@ int shape_concat(Graph *g, Node *n, Type *out)
         return 1;
 }
 
-int shape_topk(Graph *g, Node *n, Type *out)
+/* The k largest of each row, and which they are. */
+static int of_largest(Graph *g, Node *n, Type *out, int64_t k, const char *cannot)
 {
         char a[256];
         need_rank(g, n, 0, 1);
-        if (n->a.k.k < 1 || !dim_is_const(last(IN(0))) || n->a.k.k > last(IN(0)).n)
-                error_at(n->loc, "topk: cannot take %lld of %%%s %s", (long long)n->a.k.k, NAME(0),
-                        shape_text(IN(0), a));
+        if (k < 1 || !dim_is_const(last(IN(0))) || k > last(IN(0)).n)
+                error_at(n->loc, "%s %lld of %%%s %s", cannot, (long long)k, NAME(0), shape_text(IN(0), a));
         out[0] = *IN(0);
         out[0].dt = DT_F32;
-        out[0].dim[out[0].rank - 1] = DIM(n->a.k.k);
+        out[0].dim[out[0].rank - 1] = DIM(k);
         out[1] = out[0];
         out[1].dt = DT_I32;
         return 2;
 }
 
-int shape_route(Graph *g, Node *n, Type *out)
-{
-        char a[256];
-        need_rank(g, n, 0, 1);
-        if (n->a.route.k < 1 || !dim_is_const(last(IN(0))) || n->a.route.k > last(IN(0)).n)
-                error_at(n->loc, "route: cannot choose %lld of %%%s %s", (long long)n->a.route.k, NAME(0),
-                         shape_text(IN(0), a));
-        out[0] = *IN(0);
-        out[0].dt = DT_F32;
-        out[0].dim[out[0].rank - 1] = DIM(n->a.route.k);
-        out[1] = out[0];
-        out[1].dt = DT_I32;
-        return 2;
-}
+int shape_topk(Graph *g, Node *n, Type *out) { return of_largest(g, n, out, n->a.k.k, "topk: cannot take"); }
+int shape_route(Graph *g, Node *n, Type *out) { return of_largest(g, n, out, n->a.route.k, "route: cannot choose"); }
 
 int shape_topk_grad(Graph *g, Node *n, Type *out)
 {

@@ -10,11 +10,7 @@
  * is wrong, 4 without a GPU that fits. */
 #define TGC_BOUNDED 1
 #include <math.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#include "hopper.h"
+#include "product_bench.h"
 #include "expert_sm90.cuh"
 
 /* The six products of a mixture's two linears; k choices a token. */
@@ -128,7 +124,6 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_portable(Args g)
                         (const T *)g.x, p.K, (const T *)g.y, g.perm, g.offs, p.E, p.N, p.K, blockIdx.x, smem, tail);
 }
 
-static int sms;         /* multiprocessors */
 typedef void Launch(const Args &, int blocks);
 
 template <class Tile>
@@ -342,38 +337,12 @@ static bool test_run(const Test *t)
         return ok;
 }
 
-/* In a process of its own, at most a minute: 0 when right. */
-static int apart(const Test *t)
-{
-        fflush(stdout);
-        const pid_t pid = fork();
-        int status = 1;
-        if (pid == 0) {
-                cudaDeviceProp prop;
-                alarm(60);
-                CUDA(cudaGetDeviceProperties(&prop, 0));
-                sms = prop.multiProcessorCount;
-                const bool ok = t->half ? test_run<f16>(t) : test_run<bf16>(t);
-                fflush(stdout);
-                _exit(!ok);
-        }
-        if (pid < 0 || waitpid(pid, &status, 0) < 0)
-                return 1;
-        if (WIFSIGNALED(status))
-                printf("FAIL  %s: signal %d\n", t->name, WTERMSIG(status));
-        return status;
-}
-
 static int test_all(const char *part)
 {
         int bad = 0;
-        for (int i = 0; i < N_TESTS; i++)
-                if (!part || strstr(tests[i].name, part)) {
-                        const int status = apart(tests + i);
-                        if (WIFEXITED(status) && WEXITSTATUS(status) == 4)
-                                exit(4);
-                        bad += status != 0;
-                }
+        for (const Test &t : tests)
+                if (!part || strstr(t.name, part))
+                        bad += apart(t.name, [&] { return t.half ? test_run<f16>(&t) : test_run<bf16>(&t); }) != 0;
         printf("%d of %d tests failed\n", bad, (int)N_TESTS);
         return bad;
 }
@@ -390,33 +359,6 @@ enum { N_WAYS = sizeof ways / sizeof *ways, RUNS = 5, LAUNCHES = 10 };
 /* E, tokens, C, F: naive_moe of 12x768 at B8 T512, and a larger mixture. */
 static const int shapes[][4] = { { 8, 4096, 768, 3072 }, { 8, 8192, 2048, 1408 }, { 64, 8192, 1024, 768 } };
 
-static int by_value(const void *a, const void *b)
-{
-        float x = *(const float *)a, y = *(const float *)b;
-        return x < y ? -1 : x > y;
-}
-
-static double time_of(const Way &w, const Data &d)
-{
-        cudaEvent_t from, to;
-        float t[RUNS];
-        CUDA(cudaEventCreate(&from));
-        CUDA(cudaEventCreate(&to));
-        for (int r = -1; r < RUNS; r++) {
-                CUDA(cudaEventRecord(from));
-                for (int i = 0; i < LAUNCHES; i++)
-                        w.launch(d.g, 0);
-                CUDA(cudaEventRecord(to));
-                CUDA(cudaEventSynchronize(to));
-                if (r >= 0)
-                        CUDA(cudaEventElapsedTime(t + r, from, to));
-        }
-        cudaEventDestroy(from);
-        cudaEventDestroy(to);
-        qsort(t, RUNS, sizeof *t, by_value);
-        return t[RUNS / 2] / LAUNCHES;
-}
-
 static int speed_of(const int (&s)[4], const Way &w, unsigned seed)
 {
         const bool wide = w.kind == UP || w.kind == DOWN_DX || w.kind == UP_DW;         /* N is F */
@@ -427,7 +369,7 @@ static int speed_of(const int (&s)[4], const Way &w, unsigned seed)
         w.launch(d.g, 0);
         CUDA(cudaGetLastError());
         CUDA(cudaDeviceSynchronize());
-        const double e = data_check<bf16>(d, w.adds, PLACES, seed, &at), ms = time_of(w, d);
+        const double e = data_check<bf16>(d, w.adds, PLACES, seed, &at), ms = time_ms<RUNS, LAUNCHES>([&](int) { w.launch(d.g, 0); });
         printf("E%d %dx%dx%d %-8s %-10s %9.1f us %6.0f TF  %8.1e%s\n", s[0], s[1], s[2], s[3], kind_name[w.kind], w.name,
                ms * 1e3, 2. * slots(p) * p.N * p.K / ms * 1e-9, e, e >= 0 && e <= 0.02 ? "" : "  WRONG");
         fflush(stdout);
@@ -435,28 +377,14 @@ static int speed_of(const int (&s)[4], const Way &w, unsigned seed)
         return !(e >= 0 && e <= 0.02);
 }
 
-int main(int argc, char **argv)
+static int speed_all(const char *part, unsigned seed)
 {
-        const bool test = argc < 2 || !strcmp(argv[1], "test"), speed = argc < 2 || !strcmp(argv[1], "speed");
-        const char *part = argc > 2 ? argv[2] : 0;
-        const unsigned seed = (unsigned)time(0);
-        cudaDeviceProp prop;
         int bad = 0;
-
-        if (!test && !speed) {
-                fprintf(stderr, "usage: expert_sm90_bench [test | speed [part of a name]]\n");
-                return 2;
-        }
-        if (test && test_all(part))             /* before this process has a context: children cannot share it */
-                return 1;
-        if (!speed)
-                return 0;
-        CUDA(cudaGetDeviceProperties(&prop, 0));
-        sms = prop.multiProcessorCount;
-        printf("%s, %d multiprocessors, seed %u\n", prop.name, sms, seed);
         for (const int (&s)[4] : shapes)
                 for (int i = 0; i < N_WAYS; i++)
                         if (!part || strstr(kind_name[ways[i].kind], part))
                                 bad += speed_of(s, ways[i], seed);
-        return bad != 0;
+        return bad;
 }
+
+int main(int argc, char **argv) { return bench_main(argc, argv, "expert_sm90_bench", test_all, speed_all); }

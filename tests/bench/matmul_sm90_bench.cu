@@ -20,11 +20,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#include "hopper.h"
+#include "product_bench.h"
 #include "matmul_sm90.cuh"
 
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
@@ -246,7 +242,6 @@ __global__ void __launch_bounds__(256) k_split_sum(Args g)
         splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, tail);
 }
 
-static int sms;         /* multiprocessors */
 
 /* `n`: SPLIT splits; else blocks at most, 0: as many as fit. */
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -643,38 +638,12 @@ static bool test_descriptors()
         return ok;
 }
 
-/* In a process of its own, at most two minutes: 0 when right. */
-static int apart(int i)
-{
-        fflush(stdout);
-        const pid_t pid = fork();
-        int status = 1;
-        if (pid == 0) {
-                cudaDeviceProp prop;
-                alarm(120);
-                CUDA(cudaGetDeviceProperties(&prop, 0));
-                sms = prop.multiProcessorCount;
-                const bool ok = i < 0 ? test_descriptors()
-                              : tests[i].half ? test_run<f16>(tests + i) : test_run<bf16>(tests + i);
-                fflush(stdout);
-                _exit(!ok);
-        }
-        if (pid < 0 || waitpid(pid, &status, 0) < 0)
-                return 1;
-        if (WIFSIGNALED(status))
-                printf("FAIL  %s: signal %d\n", i < 0 ? "descriptors" : tests[i].name, WTERMSIG(status));
-        return status;
-}
-
 static int test_all(const char *part)
 {
-        const int status = apart(-1);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 4)
-                exit(4);
-        int bad = status != 0;
-        for (int i = 0; i < N_TESTS; i++)
-                if (!part || strstr(tests[i].name, part))
-                        bad += apart(i) != 0;
+        int bad = apart("descriptors", test_descriptors) != 0;
+        for (const Test &t : tests)
+                if (!part || strstr(t.name, part))
+                        bad += apart(t.name, [&] { return t.half ? test_run<f16>(&t) : test_run<bf16>(&t); }) != 0;
         printf("%d of %d tests failed\n", bad, N_TESTS + 1);
         return bad;
 }
@@ -722,35 +691,15 @@ static const Problem problems[] = {
 };
 enum { N_PROBLEMS = sizeof problems / sizeof *problems, PLACES = 512, RUNS = 5, LAUNCHES = 10 };
 
-static int by_value(const void *a, const void *b)
-{
-        float x = *(const float *)a, y = *(const float *)b;
-        return x < y ? -1 : x > y;
-}
-
 /* Milliseconds per launch; way 0: cuBLAS. */
 static double time_of(const Way *w, const Data &d, Problem p)
 {
-        cudaEvent_t from, to;
-        float t[RUNS];
-        CUDA(cudaEventCreate(&from));
-        CUDA(cudaEventCreate(&to));
-        for (int r = -1; r < RUNS; r++) {
-                CUDA(cudaEventRecord(from));
-                for (int i = 0; i < LAUNCHES; i++)
-                        if (w)
-                                w->launch(args_of(d, p, i), w->n, 0);
-                        else
-                                blas_run(d.a, (char *)d.b + (size_t)(i % d.copies) * p.N * p.K * 2, d.c, p);
-                CUDA(cudaEventRecord(to));
-                CUDA(cudaEventSynchronize(to));
-                if (r >= 0)
-                        CUDA(cudaEventElapsedTime(t + r, from, to));
-        }
-        cudaEventDestroy(from);
-        cudaEventDestroy(to);
-        qsort(t, RUNS, sizeof *t, by_value);
-        return t[RUNS / 2] / LAUNCHES;
+        return time_ms<RUNS, LAUNCHES>([&](int i) {
+                if (w)
+                        w->launch(args_of(d, p, i), w->n, 0);
+                else
+                        blas_run(d.a, (char *)d.b + (size_t)(i % d.copies) * p.N * p.K * 2, d.c, p);
+        });
 }
 
 __global__ void k_spin(long long cycles) { for (const long long from = clock64(); clock64() - from < cycles; ) { } }
@@ -822,25 +771,9 @@ static int speed_of(Problem p, const char *name, unsigned seed)
         return bad;
 }
 
-int main(int argc, char **argv)
+static int speed_all(const char *part, unsigned seed)
 {
-        const bool test = argc < 2 || !strcmp(argv[1], "test"), speed = argc < 2 || !strcmp(argv[1], "speed");
-        const char *part = argc > 2 ? argv[2] : 0;
-        const unsigned seed = (unsigned)time(0);
-        cudaDeviceProp prop;
         int bad = 0;
-
-        if (!test && !speed) {
-                fprintf(stderr, "usage: matmul_sm90_bench [test | speed [part of a name]]\n");
-                return 2;
-        }
-        if (test && test_all(part))             /* before this process has a context: children cannot share it */
-                return 1;
-        if (!speed)
-                return 0;
-        CUDA(cudaGetDeviceProperties(&prop, 0));
-        sms = prop.multiProcessorCount;
-        printf("%s, %d multiprocessors, seed %u\n", prop.name, sms, seed);
         printf("%-28s %-36s\n", "TA TB shape (M x N x K)", "way, mode, tile");
         for (int i = 0; i < N_PROBLEMS; i++) {
                 char name[64];
@@ -849,5 +782,7 @@ int main(int argc, char **argv)
                 if (!part || strstr(name, part))
                         bad += speed_of(p, name, seed + i);
         }
-        return bad != 0;
+        return bad;
 }
+
+int main(int argc, char **argv) { return bench_main(argc, argv, "matmul_sm90_bench", test_all, speed_all); }

@@ -277,6 +277,8 @@ typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat
 bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m);             /* lead: batch axes */
 const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */
 int64_t dim_most(Emit *e, Dim d);                                       /* value at the program's largest sizes */
+int64_t pow2_of(Dim d);                                                 /* largest power of two that divides it, 8 at most */
+int     align_bytes(DType dt, int64_t x, int64_t y);                    /* read at a time where these divide: 16 at most */
 const char *ty(DType dt);                                               /* TY_F32 ... of tgc.h */
 Ref     item_of(Emit *e, Ref r, int index);                             /* the node that names output index, or 0 */
 
@@ -374,6 +376,7 @@ void gen_map(Emit *e, const Group *gr);
 void gen_row(Emit *e, const Group *gr);
 void gen_column(Emit *e, const Group *gr);
 void gen_matmul(Emit *e, const Group *gr);
+void gen_expert(Emit *e, const Group *gr);
 void gen_loss(Emit *e, const Group *gr);
 void gen_attention(Emit *e, const Group *gr);
 void gen_route(Emit *e, const Group *gr);

@@ -10,6 +10,7 @@
 #include "loss.h"
 #include <stdlib.h>
 
+/* All but LEAST_V as the kernels have them. */
 enum { LEAST_V = 8192, SHIFT_ROWS = 8, FINISH_ROWS = 32, FINISH_SMEM = 9 * 32 * 4, THREADS = 256 };
 
 typedef struct Exps {

@@ -31,16 +31,6 @@
 
 /* ---- inputs and checks ------------------------------------------------------- */
 
-template <class T>
-__global__ void fill_normal(T *p, long n, unsigned seed)
-{
-        for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
-                uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
-                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
-                from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v));
-        }
-}
-
 struct Problem { int TA, TB, M, N, K; };
 
 /* ADDED, TWICE and SPREAD: ws is what is added, behind it the second result.  WIDE: tails that are called for eight.
@@ -306,9 +296,6 @@ static bool blas_run(const void *a, const void *b, void *c, Problem p)
 /* ---- a problem on the device --------------------------------------------------------- */
 
 enum { GUARD = 4096 };
-
-template <class T> struct IsHalf { static constexpr bool is = false; };
-template <> struct IsHalf<f16> { static constexpr bool is = true; };
 
 /* Weights of a few copies, so that as in a model L2 has not those of the launch that comes. */
 enum { COPIES = 16, COPIES_BYTES = 200 << 20 };

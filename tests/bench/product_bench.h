@@ -7,6 +7,21 @@
 #include <time.h>
 #include <unistd.h>
 #include "hopper.h"
+#include "tgc.cuh"
+
+template <class T> struct IsHalf { static constexpr bool is = false; };
+template <> struct IsHalf<f16> { static constexpr bool is = true; };
+
+/* Normal numbers. */
+template <class T>
+__global__ void fill_normal(T *p, long n, unsigned seed)
+{
+        for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
+                uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
+                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
+                from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v));
+        }
+}
 
 static int sms;         /* multiprocessors */
 

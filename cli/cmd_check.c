@@ -437,7 +437,8 @@ static int check_all(Check *c, Err *e)
         static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 }, tf32 = 0.01;
         uint64_t most = 1, seed = (uint64_t)c->a->v[O_TRAIN_SEED].i;
         c->m = session_manifest(c->s);
-        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : c->m->tf32 ? tf32 : by_dtype[c->m->dtype];
+        const bool rounds = c->m->tf32 && dev_which(session_device(c->s)) != DEV_CPU;
+        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : rounds ? tf32 : by_dtype[c->m->dtype];
         for (int i = 0; i < c->m->n_params; i++)
                 most = c->m->param[i].count > most ? c->m->param[i].count : most;
         c->x = malloc(most * sizeof *c->x);

@@ -80,6 +80,27 @@ TEST(a_plan_is_compiled_again_to_the_same_bytes)
         }
 }
 
+/* What is neither type nor size: tf32's products, documents. */
+TEST(so_is_one_with_other_products_or_documents)
+{
+        for (int i = 0; i < 4; i++) {
+                const bool tf32 = i & 1, documents = i & 2;
+                Plan a = { 0 }, b = { 0 };
+                BuildOptions o = { .kind = MODEL_LUA, .model = "gpt", .dtype = "f32", .mode = BUILD_TRAIN, .opt = 3, .batch = 2,
+                                   .block = 64, .cuda = true, .cpu = true, .tf32 = tf32,
+                                   .documents = documents ? &(int){ 7 } : NULL };
+                CHECK_MSG(!build_plan(&a, &o, &err) && !plan_again(&b, &a, NULL, &err), "%s", err.msg);
+                same_plans(&a, &b, tf32 ? "tf32" : "float32");
+                CHECK(tf32 == !!strstr(text_of(&b, "source.cuda"), "#define TGC_TF32 1"));
+                CHECK(tf32 == !!strstr(text_of(&b, "manifest"), "\ntf32 1\n"));
+                CHECK(documents == !!strstr(text_of(&b, "manifest"), "\ndocuments 7\n"));
+                CHECK(documents == !!strstr(text_of(&b, "source.cuda"), "DOCUMENTS = true"));
+                CHECK(!strstr(text_of(&b, "source.c"), "TGC_TF32"));
+                plan_close(&b);
+                plan_close(&a);
+        }
+}
+
 /* ---- choices ---- */
 
 TEST(a_choice_is_obeyed)

@@ -250,10 +250,12 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         if (cuda) {
                 const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), "int", "done");
                 nm = arg_work(e, &b.args, norm, "float", "norm");
+                const char *bd = arg_work(e, &b.args, bad, "int", "bad");
                 b.threads = 256;
                 b.smem = 256;
                 build_line(&b, "const Grads grads = %s;", g);
-                build_line(&b, "grad_norm_task<256>(rt, grads, tile, %d, a.%s, a.%s, a.%s, smem);", NORM_TILES, w, done, nm);
+                build_line(&b, "grad_norm_task<256>(rt, grads, tile, %d, a.%s, a.%s, a.%s, a.%s, smem);", NORM_TILES, w, done, nm,
+                           bd);
                 build_end(&b, arena_fmt(e->tmp, "%d", NORM_TILES));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
@@ -262,7 +264,8 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
                 b = build_start(e, NULL, "update", "grad_norm");
                 w = arg_work(e, &b.args, parts, "double", "parts");
                 nm = arg_work(e, &b.args, norm, "float", "norm");
-                build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s);", w, (long long)n, nm);
+                build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s, a.%s);", w, (long long)n, nm,
+                           arg_work(e, &b.args, bad, "int", "bad"));
                 build_end(&b, "1");
         }
 
@@ -274,7 +277,6 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
-        const char *bd = arg_work(e, &b.args, bad, "int", "bad");
         b.threads = 256;
         b.bytes = (double)n * (28 + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
         b.flops = 12.0 * (double)n;
@@ -282,16 +284,16 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b, split ? "const SplitParams params = { a.%s, a.%s };" : "const Params<%s> params = { a.%s, %s };",
                            split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
-                build_line(&b, "adamw_task<256>(rt, params, a.%s, a.%s, grads, %lldll, a.%s, a.%s, tile);", m, v,
-                           (long long)n_decay, nm, bd);
+                build_line(&b, "adamw_task<256>(rt, params, a.%s, a.%s, grads, %lldll, a.%s, tile);", m, v,
+                           (long long)n_decay, nm);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
                         arena_fmt(e->tmp,
-                                  "adamw_task(rt, a.%s, a.%s, a.%s, a.%s, %s, %s, %lld, %lld, a.%s, a.%s, tile);", p,
+                                  "adamw_task(rt, a.%s, a.%s, a.%s, a.%s, %s, %s, %lld, %lld, a.%s, tile);", p,
                                   m, v, g, low ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(low ? dt : DT_F32),
-                                  (long long)n, (long long)n_decay, nm, bd));
+                                  (long long)n, (long long)n_decay, nm));
                 build_end(&b, "1");
         }
 }

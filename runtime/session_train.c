@@ -184,7 +184,6 @@ static bool uses_act(const Session *s, const Prog *g)
 static int queue_update(Session *s, Flight *f, Err *e)
 {
         const Prog *g = 0;
-        const Io *bad;
         const Flight *last = &s->flight[(f - s->flight + N_FLIGHTS - 1) % N_FLIGHTS];
         int code = find_prog(s, "update", &g, e), micro = f->n_micro - 1;
         if (code)
@@ -192,8 +191,6 @@ static int queue_update(Session *s, Flight *f, Err *e)
         bool act = uses_act(s, g);
         if ((code = dev_settle(s->d, slot_of(s, last, last->has_bad ? SLOT_BAD : SLOT_NORM), e))
             || (act && (code = settle_micro(s, f, micro, e))))
-                return code;
-        if ((bad = prog_io(g, "bad")) && (code = dev_clear(s->d, ref_mem(s, bad->at), 4, e)))
                 return code;
         if ((code = upload_rt(s, 1, e)) || (code = dev_join(s->d, e)) || (code = session_run(s, "update", 1, 1, e))
             || (code = dev_passed(s->d, 1, e)) || (!act && (code = settle_micro(s, f, micro, e)))

@@ -111,7 +111,7 @@ static const char source_cpu[] =
         "        int *bad = arg[6];\n"
         "        for (int i = 0; i < NTRAIN; i++) sum += g[i] * g[i];\n"
         "        *norm = sqrtf(sum);\n"
-        "        if (!(*norm < 1e30f)) { *bad = 1; return; }\n"
+        "        if ((*bad = !(*norm < 1e30f))) return;\n"
         "        for (int i = 0; i < NTRAIN; i++) x[i] -= rt->lr * g[i];\n"
         "}\n";
 
@@ -174,7 +174,7 @@ static const char source_cuda[] =
         "        float sum = 0;\n"
         "        for (int i = 0; i < NTRAIN; i++) sum += g[i] * g[i];\n"
         "        *norm = sqrtf(sum);\n"
-        "        if (!(*norm < 1e30f)) { *bad = 1; return; }\n"
+        "        if ((*bad = !(*norm < 1e30f))) return;\n"
         "        for (int i = 0; i < NTRAIN; i++) x[i] -= rt->lr * g[i];\n"
         "}\n"
         "TGC_KERNEL(k_update, 7)\n";

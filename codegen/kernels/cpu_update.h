@@ -23,13 +23,14 @@ TGC_INLINE void sumsq_task(const float *g, long n, double *partial, long tile)
         partial[tile] = t;
 }
 
-/* *norm = sqrt of the sum of partial.  One tile. */
-TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm)
+/* *norm = sqrt of the sum of partial; *flag = 1 if that is not finite, else 0.  One tile. */
+TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm, int *flag)
 {
         double s = 0.;
         for (long i = 0; i < tiles; i++)
                 s += partial[i];
         *norm = (float)sqrt(s);
+        *flag = !(*norm < INFINITY);
 }
 
 /* AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
@@ -40,19 +41,15 @@ TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm)
  *      v = beta2 * v + (1 - beta2) * g * g
  *      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
  *
- * If *norm is not finite nothing is changed and *flag becomes 1; flag is never set to 0
- * here.  norm may be NULL: no clipping, no test; flag may be NULL.  low: p rounded to
- * low_ty, or NULL. */
+ * If *norm is not finite nothing is changed.  norm may be NULL: no clipping, no test.  low: p rounded to low_ty, or
+ * NULL. */
 TGC_INLINE void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad, void *low, int low_ty,
-                           long n, long n_decay, const float *norm, int *flag, long tile)
+                           long n, long n_decay, const float *norm, long tile)
 {
         float scale = 1.f;
         if (norm) {
-                if (!(fabsf(*norm) < INFINITY)) {
-                        if (flag && tile == 0)
-                                *flag = 1;
+                if (!(*norm < INFINITY))
                         return;
-                }
                 if (rt->clip > 0.f)
                         scale = rt->clip / (*norm + 1e-6f);
                 scale = scale < 1.f ? scale : 1.f;

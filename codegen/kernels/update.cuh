@@ -5,19 +5,19 @@
  *
  *      grad_add_task<THREADS>(rt, g, sum, tile)
  *              sum = low in the first micro-step, sum += low in the others.  tiles: ceil(n_low / (THREADS * 8)).
- *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, smem)
+ *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, flag, smem)
  *              partial[tile] = sum of squares of its share of g; the block that is done last, counted by
  *              *done (0 before and after), makes *norm = sqrt(sum of partial), in order whichever
- *              it is.  tiles: fixed, 1056 at most.
- *      adamw_task<THREADS>(rt, param, m, v, g, n_decay, norm, flag, tile)
+ *              it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at most.
+ *      adamw_task<THREADS>(rt, param, m, v, g, n_decay, norm, tile)
  *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
  *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *                      p = p * (1 - lr * weight_decay)                 for elements below n_decay
  *                      m = m + (1 - beta1) * (g - m)
  *                      v = beta2 * v + (1 - beta2) * g * g
  *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
- *              param: Params or SplitParams.  If *norm is not finite nothing is changed and *flag becomes 1, so
- *              that a bad step cannot spoil the weights; flag is never set to 0 here.  norm may be null: no clipping, no test.
+ *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a bad
+ *              step cannot spoil the weights.  norm may be null: no clipping, no test.
  *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
@@ -74,7 +74,7 @@ TGC_DEV void add_squares(float (&sum)[16 / sizeof(T)], const T *g, long long n, 
 
 template <int THREADS>
 TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial, int *done, float *norm,
-                            char *smem)
+                            int *flag, char *smem)
 {
         int *last = (int *)smem + 32;           /* beyond block_sum's */
         float sum[4] = {}, low[8] = {};
@@ -100,7 +100,8 @@ TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, f
                         s += partial[i];
                 s = block_sum<THREADS>(s, (float *)smem);
                 if (threadIdx.x == 0) {
-                        *norm = sqrtf(s);
+                        *norm = s = sqrtf(s);
+                        *flag = !(s < INFINITY);
                         *done = 0;
                 }
         }
@@ -165,17 +166,14 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
 
 template <int THREADS, class Param>
 TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g, long long n_decay,
-                        const float *norm, int *flag, int tile)
+                        const float *norm, int tile)
 {
         AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
                     1.f / sqrtf(rt->bias2), rt->eps };
         if (norm) {
                 float size = *norm;
-                if (!(size < INFINITY)) {
-                        if (tile == 0 && threadIdx.x == 0)
-                                *flag = 1;
+                if (!(size < INFINITY))
                         return;
-                }
                 if (rt->clip > 0.f)
                         a.grad = fminf(1.f, rt->clip / (size + 1e-6f));
         }

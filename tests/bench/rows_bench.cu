@@ -677,9 +677,10 @@ struct GradNormRun {
         float *partial;
         int *done;
         float *norm;
+        int *flag;
         __device__ void operator()(int tile, char *smem) const
         {
-                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, smem);
+                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, flag, smem);
         }
 };
 
@@ -690,10 +691,9 @@ struct AdamwRun {
         float *m, *v;
         Grads g;
         const float *norm;
-        int *flag;
         __device__ void operator()(int tile, char *) const
         {
-                adamw_task<256>(rt, param, m, v, g, g.n / 2, norm, flag, tile);
+                adamw_task<256>(rt, param, m, v, g, g.n / 2, norm, tile);
         }
 };
 
@@ -721,14 +721,14 @@ static void bench_update(long long n, long long n_low = 0)
         rt.put({h});
         done.put({0});
         auto square = [&] {
-                launch<256>(GradNormRun{rt.p, grads, 1056, partial.p, done.p, norm.p}, 1056, UPDATE_SMEM);
+                launch<256>(GradNormRun{rt.p, grads, 1056, partial.p, done.p, norm.p, flag.p}, 1056, UPDATE_SMEM);
         };
         auto step = [&] {
                 const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
                 if (n_low)
-                        launch<256>(AdamwRun<SplitParams>{rt.p, {low.p, lo.p}, m.p, v.p, grads, norm.p, flag.p}, tiles, 0);
+                        launch<256>(AdamwRun<SplitParams>{rt.p, {low.p, lo.p}, m.p, v.p, grads, norm.p}, tiles, 0);
                 else
-                        launch<256>(AdamwRun<Params<bf16>>{rt.p, {p.p, low.p}, m.p, v.p, grads, norm.p, flag.p}, tiles, 0);
+                        launch<256>(AdamwRun<Params<bf16>>{rt.p, {p.p, low.p}, m.p, v.p, grads, norm.p}, tiles, 0);
         };
         auto value = [&] {
                 auto x = p.get(0, 4096);

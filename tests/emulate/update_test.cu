@@ -25,9 +25,10 @@ struct GradNormRun {
         float *partial;
         int *done;
         float *norm;
+        int *flag;
         __device__ void operator()(int tile, char *smem) const
         {
-                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, smem);
+                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, flag, smem);
         }
 };
 
@@ -39,10 +40,9 @@ struct AdamwRun {
         Grads g;
         long long n_decay;
         const float *norm;
-        int *flag;
         __device__ void operator()(int tile, char *) const
         {
-                adamw_task<256>(rt, param, m, v, g, n_decay, norm, flag, tile);
+                adamw_task<256>(rt, param, m, v, g, n_decay, norm, tile);
         }
 };
 
@@ -82,7 +82,7 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         m.fill(2, 0.1f);
         v.fill(3, 0.1f, 0.5f);
         g.fill(4, 3.f);
-        flag[0] = 0;
+        flag[0] = 7;
         if (bad)
                 g[n - 1] = NAN;
         memset((void *)rt, 0, sizeof *rt);
@@ -101,17 +101,17 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         for (int i = 0; i < n; i++)
                 p0[i] = p[i], m0[i] = m[i], v0[i] = v[i] = fabsf(v[i]);
         done[0] = 0;
-        shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p});
+        shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p, flag.p});
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
         const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
         if (n_low)
                 shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, true});
         if (n_low)
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<SplitParams>{rt, split, m.p, v.p, grads, n_decay, norm.p, flag.p});
+                               AdamwRun<SplitParams>{rt, split, m.p, v.p, grads, n_decay, norm.p});
         else
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<Params<bf16>>{rt, {p.p, low.p}, m.p, v.p, grads, n_decay, norm.p, flag.p});
+                               AdamwRun<Params<bf16>>{rt, {p.p, low.p}, m.p, v.p, grads, n_decay, norm.p});
         if (n_low)
                 shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, false});
         double total = 0;

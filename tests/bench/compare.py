@@ -42,6 +42,7 @@ class Workload:
     tokens: int = 64            # train: of a window; decode: of the prompt
     contexts: tuple = ()        # decode: also after so many tokens
     modes: tuple = MODES        # in the order of trying, the fastest first by experience
+    options: tuple = ()         # tgc's
 
     def prompt(self, tokens):
         return [] if self.kind == "train" else ["--prompt-tokens", str(tokens)]
@@ -53,7 +54,7 @@ class Workload:
         return max(3, n // 5) if quick else n
 
     def flags(self):
-        f = ["--dtype", self.dtype, "-b", str(self.batch), f"--{self.kind}"]
+        f = ["--dtype", self.dtype, "-b", str(self.batch), f"--{self.kind}", *self.options]
         for k, v in self.params.items():
             f += ["-D", f"{k}={v}"]
         return f + (["--block-size", str(self.tokens)] if self.kind == "train" else [])
@@ -71,6 +72,9 @@ CHAR = ("naive_gpt.lua", dict(vocab=80, dropout=0), Shape(80, 64, 128, 4, 4, **N
 DENSE = ("naive_moe.lua", dict(dense="true", ctx=512), Shape(95, 512, 768, 12, 8, **NAIVE_SHAPE))
 MOE = ("moe.lua", dict(vocab=95, ctx=512, n_layer=12, n_embd=768, n_head=8, n_kv_head=8, head_dim=96, n_ff=3072,
                        n_expert=8, top_k=2), Shape(95, 512, 768, 12, 8, F=3072, experts=8, tied=False, **LLAMA_SHAPE))
+MOE_TRAIN = ("moe.lua", dict(vocab=32000, ctx=1024, n_layer=8, n_embd=1024, n_head=16, n_kv_head=16, head_dim=64,
+                             n_ff=2048, n_expert=8, top_k=2, aux_coef=0),
+             Shape(32000, 1024, 1024, 8, 16, F=2048, experts=8, tied=False, **LLAMA_SHAPE))
 
 
 def tinylm(ctx):
@@ -83,9 +87,11 @@ WORKLOADS = (
     Workload("gpt2-124m-train", "train", *GPT2, target=1.25, batch=32, tokens=1024, modes=BIG),
     Workload("llama-1b-decode", "decode", *LLAMA1B, target=1.0, tokens=512, contexts=(64, 1024, 1900),
              modes=SMALL),
-    Workload("char-gpt-train", "train", *CHAR, target=10, dtype="f32", batch=16, tokens=64, modes=SMALL),
+    # PyTorch's products have TF32's factors there (main), so tgc's may
+    Workload("char-gpt-train", "train", *CHAR, target=10, dtype="f32", batch=16, tokens=64, modes=SMALL, options=("--tf32",)),
     Workload("gpt2-124m-decode", "decode", *GPT2, target=0.17, contexts=(512, 900), modes=SMALL),
     Workload("llama-1b-train", "train", *LLAMA1B, target=1.2, batch=4, tokens=2048, modes=BIG),
+    Workload("moe-train", "train", *MOE_TRAIN, batch=4, tokens=1024, modes=BIG),
     Workload("naive-moe-decode", "decode", *MOE, target=0.3, modes=SMALL),
     Workload("tinylm-train", "train", *tinylm(192), target=5, batch=8, tokens=192, modes=SMALL),
     Workload("tinylm-decode", "decode", *tinylm(512), target=0.05, modes=SMALL),
@@ -362,7 +368,7 @@ def main():
     if not torch.cuda.is_available():
         p.exit(4, "compare.py: PyTorch finds no GPU\n")
     os.makedirs(a.out, exist_ok=True)
-    torch.set_float32_matmul_precision("high")          # PyTorch may use TF32 where tgc computes float32
+    torch.set_float32_matmul_precision("high")          # PyTorch may use TF32 as tgc does by --tf32
     Compare(a).run()
 
 

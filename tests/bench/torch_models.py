@@ -53,8 +53,8 @@ class Shape:
         return total, self.L * (layer + mlp * (self.top_k if self.experts else 1)) + table
 
     def train_flops(self, B, T):
-        """Forward and backward: 6 for each weight and token, and causal attention."""
-        return B * T * (6 * self.weights()[0] + 6 * self.L * T * self.H * self.D)
+        """Forward and backward: 6 for each token and weight that it multiplies, and causal attention."""
+        return B * T * (6 * self.weights()[1] + 6 * self.L * T * self.H * self.D)
 
 
 class RMSNorm(nn.Module):
@@ -89,7 +89,8 @@ class Mlp(nn.Module):
 
 
 class Experts(nn.Module):
-    """The chosen experts' weights are gathered for each token: the usual form for few tokens."""
+    """Few tokens: the chosen experts' weights are gathered for each.  Many: tokens in the order of their experts, and a
+    product of groups."""
     def __init__(self, s):
         super().__init__()
         self.s = s
@@ -101,9 +102,20 @@ class Experts(nn.Module):
         rows = x.flatten(0, 1)
         weight, which = self.router(rows).softmax(-1).topk(self.s.top_k, -1)
         weight = weight / weight.sum(-1, keepdim=True)
+        if self.training and rows.shape[0] > 64:
+            return self.grouped(rows, weight, which).view_as(x)
         h = activation(self.s, torch.einsum("tc,tkfc->tkf", rows, self.up[which]))
         y = torch.einsum("tkf,tkcf->tkc", h, self.down[which])
         return (y * weight[..., None]).sum(1).view_as(x)
+
+    def grouped(self, rows, weight, which):
+        expert, slot = which.flatten().sort(stable=True)
+        ends = torch.searchsorted(expert, torch.arange(self.s.experts, device=rows.device), right=True).int()
+        token = slot // self.s.top_k
+        up, down = (w.to(torch.bfloat16).transpose(1, 2) for w in (self.up, self.down))
+        h = activation(self.s, F.grouped_mm(rows[token].to(torch.bfloat16), up, offs=ends))
+        y = F.grouped_mm(h, down, offs=ends) * weight.flatten()[slot, None].to(torch.bfloat16)
+        return torch.zeros_like(rows).index_add_(0, token, y.type_as(rows))
 
 
 def rotate(x, turn):

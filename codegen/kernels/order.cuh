@@ -42,21 +42,6 @@ TGC_DEV u64 lanes_max_u64(u64 x)
         return x;
 }
 
-/* Maximum and sum over the block, for every thread.  red: 32 u64, as in block_sum. */
-template <int THREADS>
-TGC_DEV u64 block_max_u64(u64 x, u64 *red)
-{
-        x = lanes_max_u64<32>(x);
-        if (THREADS <= 32)
-                return x;
-        __syncthreads();
-        if ((threadIdx.x & 31) == 0)
-                red[threadIdx.x >> 5] = x;
-        __syncthreads();
-        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : 0;
-        return lanes_max_u64<32>(x);
-}
-
 TGC_DEV u64 warp_sum_u64(u64 x)
 {
 #pragma unroll
@@ -65,18 +50,17 @@ TGC_DEV u64 warp_sum_u64(u64 x)
         return x;
 }
 
+/* Maximum and sum over the block (tgc.cuh's block_all). */
+template <int THREADS>
+TGC_DEV u64 block_max_u64(u64 x, u64 *red)
+{
+        return block_all<THREADS>(x, (u64)0, red, [](u64 y) { return lanes_max_u64<32>(y); });
+}
+
 template <int THREADS>
 TGC_DEV u64 block_sum_u64(u64 x, u64 *red)
 {
-        x = warp_sum_u64(x);
-        if (THREADS <= 32)
-                return x;
-        __syncthreads();
-        if ((threadIdx.x & 31) == 0)
-                red[threadIdx.x >> 5] = x;
-        __syncthreads();
-        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : 0;
-        return warp_sum_u64(x);
+        return block_all<THREADS>(x, (u64)0, red, [](u64 y) { return warp_sum_u64(y); });
 }
 
 #endif

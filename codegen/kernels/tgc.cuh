@@ -253,34 +253,33 @@ TGC_DEV float warp_max(float x)
         return x;
 }
 
-/* Sum over the block; every thread gets it.  red: 32 floats of shared memory
- * used by nothing else until the next __syncthreads() after the call. */
-template <int THREADS>
-TGC_DEV float block_sum(float x, float *red)
+/* x of all threads of the block, put together by `warp`, which does so for a warp's lanes and gives it to all of them;
+ * every thread gets it.  none: what changes nothing.  red: 32 of T in shared memory, used by nothing else until the next
+ * __syncthreads() after the call. */
+template <int THREADS, class T, class Warp>
+TGC_DEV T block_all(T x, T none, T *red, const Warp &warp)
 {
-        x = warp_sum(x);
+        x = warp(x);
         if (THREADS <= 32)
                 return x;
         __syncthreads();
         if ((threadIdx.x & 31) == 0)
                 red[threadIdx.x >> 5] = x;
         __syncthreads();
-        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : 0.f;
-        return warp_sum(x);
+        return warp((int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : none);
+}
+
+/* Sum and maximum over the block. */
+template <int THREADS>
+TGC_DEV float block_sum(float x, float *red)
+{
+        return block_all<THREADS>(x, 0.f, red, [](float y) { return warp_sum(y); });
 }
 
 template <int THREADS>
 TGC_DEV float block_max(float x, float *red)
 {
-        x = warp_max(x);
-        if (THREADS <= 32)
-                return x;
-        __syncthreads();
-        if ((threadIdx.x & 31) == 0)
-                red[threadIdx.x >> 5] = x;
-        __syncthreads();
-        x = (int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : -INFINITY;
-        return warp_max(x);
+        return block_all<THREADS>(x, -INFINITY, red, [](float y) { return warp_max(y); });
 }
 
 /* Which norm a kernel applies, or is the norm of. */

@@ -35,7 +35,7 @@ case $what in *bench*)
         for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
         build attention_sm90 tests/bench/attention_sm90_bench.cu -O3 &
-        build rows_bench tests/bench/rows_bench.cu -O3 &
+        for b in rows loss update; do build ${b}_bench tests/bench/${b}_bench.cu -O3 & done
         report torch 200 python3 tests/bench/torch_kernels.py
 esac
 wait
@@ -51,7 +51,7 @@ case $what in *bench*)
         for i in 1 2 3 4 5 6; do report matmul_$i 150 "$bin/matmul_$i"; done
         report attention_bench 150 "$bin/attention_bench"
         report attention_sm90 60 "$bin/attention_sm90"
-        report rows_bench 150 "$bin/rows_bench"
+        for b in rows loss update; do report ${b}_bench 150 "$bin/${b}_bench"; done
         grep -h WRONG "$out"/*.txt
 esac
 case $what in *sanitize*)

@@ -5,7 +5,7 @@
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */
 #include "near.h"
-#include "update.cuh"
+#include "update_runs.h"
 #include "sample.cuh"
 #include <algorithm>
 
@@ -16,34 +16,6 @@ struct GradAddRun {
         Grads g;
         float *sum;
         __device__ void operator()(int tile, char *) const { grad_add_task<256>(rt, g, sum, tile); }
-};
-
-struct GradNormRun {
-        const Rt *rt;
-        Grads g;
-        int tiles;
-        float *partial;
-        int *done;
-        float *norm;
-        int *flag;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                grad_norm_task<256>(rt, g, tile, tiles, partial, done, norm, flag, smem);
-        }
-};
-
-template <class Param>
-struct AdamwRun {
-        const Rt *rt;
-        Param param;
-        float *m, *v;
-        Grads g;
-        long long n_decay;
-        const float *norm;
-        __device__ void operator()(int tile, char *) const
-        {
-                adamw_task<256>(rt, param, m, v, g, n_decay, norm, tile);
-        }
 };
 
 struct SplitRun {

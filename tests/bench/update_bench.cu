@@ -1,0 +1,126 @@
+/* update_bench.cu: time and check the gradients' norm, AdamW and sampling, at the sizes
+ * of GPT-2, Llama and mixture models (rows_bench.h).
+ *
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/kernels -Iruntime tests/bench/update_bench.cu -o update_bench
+ *      update_bench [part of a name] */
+#include "rows_bench.h"
+#include "sample.cuh"
+#include "../emulate/update_runs.h"
+
+/* ---- update ------------------------------------------------------------------------- */
+
+/* The first n_low gradients are bf16; then the parameters are split, too. */
+static void bench_update(long long n, long long n_low = 0)
+{
+        char name[64];
+        if (!wanted("gradient norm") && !wanted("adamw"))
+                return;
+        Dev<float> p(n), m(n), v(n), g(n), partial(1056), norm(1);
+        Dev<bf16> low(n), part(n_low);
+        Dev<unsigned short> lo(n);
+        Dev<int> flag(1), done(1);
+        Dev<Rt> rt(1);
+        const Grads grads = { part.p, 0, g.p, n_low, n };
+        Rt h;
+        memset(&h, 0, sizeof h);
+        h.lr = 1e-3f, h.beta1 = 0.9f, h.beta2 = 0.95f, h.eps = 1e-8f, h.weight_decay = 0.1f;
+        h.clip = 1.f, h.bias1 = 0.1f, h.bias2 = 0.05f;
+        fill(p, 1);
+        fill(low, 1);
+        fill(g, 2, 1e-3f);
+        fill(part, 3, 1e-3f);
+        h.n_micro = 1;
+        rt.put({h});
+        done.put({0});
+        auto square = [&] {
+                launch<256>(GradNormRun{rt.p, grads, 1056, partial.p, done.p, norm.p, flag.p}, 1056, UPDATE_SMEM);
+        };
+        auto step = [&] {
+                const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
+                if (n_low)
+                        launch<256>(AdamwRun<SplitParams>{rt.p, {low.p, lo.p}, m.p, v.p, grads, n / 2, norm.p}, tiles, 0);
+                else
+                        launch<256>(AdamwRun<Params<bf16>>{rt.p, {p.p, low.p}, m.p, v.p, grads, n / 2, norm.p}, tiles, 0);
+        };
+        auto value = [&] {
+                auto x = p.get(0, 4096);
+                auto w = low.get(0, 4096);
+                auto rest = lo.get(0, 4096);
+                for (int i = 0; i < 4096 && n_low; i++) {
+                        unsigned bits = 0;
+                        memcpy(&bits, &w[i], 2);
+                        bits = (bits << 16) + (unsigned)(int)(short)rest[i];
+                        memcpy(&x[i], &bits, 4);
+                }
+                return x;
+        };
+        auto hg = g.get(0, n), hp = value();
+        auto hl = part.get(0, n_low);
+        hg.resize(n - n_low);
+        hg.insert(hg.begin(), n_low, 0.f);
+        for (long long i = 0; i < n_low; i++)
+                hg[i] = (float)host(hl[i]);
+        double total = 0, error = 0;
+        square();
+        for (float x : hg)
+                total += (double)x * x;
+        snprintf(name, sizeof name, "gradient norm %lldM", n / 1000000);
+        report(name, time_ms(square), 4. * n - 2. * n_low, worse(0, norm.get(0, 1)[0], sqrt(total)));
+        step();
+        auto got = value();
+        double scale = fmin(1., 1 / (sqrt(total) + 1e-6));
+        for (int i = 0; i < 4096; i++) {
+                double gi = hg[i] * scale, wm = 0.1 * gi, wv = 0.05 * gi * gi;
+                error = worse(error, got[i], hp[i] * (1 - 1e-4) - 1e-3 / 0.1 * wm / (sqrt(wv) / sqrt(0.05) + 1e-8));
+        }
+        snprintf(name, sizeof name, "adamw + bf16 copy %lldM", n / 1000000);
+        report(name, time_ms(step), (n_low ? 28. : 30.) * n - 2. * n_low, error);
+}
+
+/* ---- sampling ------------------------------------------------------------------------- */
+
+template <class T, int V>
+struct SampleRun {
+        Rt *rt;
+        T *logits;
+        int *hist, *next;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                sample_task<T, V, 1024>(rt, logits, V, hist, 4096, 1, next, tile, smem);
+        }
+};
+
+template <int V>
+static void bench_sample(const char *what, float temp, int top_k, float top_p, float min_p, float spread)
+{
+        char name[64];
+        snprintf(name, sizeof name, "sample V %d %s", V, what);
+        if (!wanted(name))
+                return;
+        Dev<float> x(V);
+        Dev<int> hist(4096), next(1);
+        Dev<Rt> rt(1);
+        Rt h;
+        memset(&h, 0, sizeof h);
+        h.B = 1, h.T = 1, h.temp = temp, h.top_k = top_k, h.top_p = top_p, h.min_p = min_p;
+        h.repeat_penalty = 1.1f, h.repeat_last_n = 64;
+        rt.put({h});
+        fill(x, 1, spread);
+        double ms = time_ms([&] { launch<1024>(SampleRun<float, V>{rt.p, x.p, hist.p, next.p}, 1, SAMPLE_SMEM); });
+        report(name, ms, 4. * V, 0);
+}
+
+int main(int argc, char **argv)
+{
+        only = argc > 1 ? argv[1] : "";
+        setvbuf(stdout, 0, _IOLBF, 0);
+        bench_update(124000000);
+        bench_update(124000000, 80000000);
+        bench_sample<50257>("greedy", 0.f, 0, 1.f, 0.f, 3.f);
+        bench_sample<50257>("top_k 40, top_p 0.95, min_p 0.05", 0.8f, 40, 0.95f, 0.05f, 3.f);
+        bench_sample<50257>("top_p 0.9", 1.f, 0, 0.9f, 0.f, 8.f);
+        bench_sample<128256>("top_k 40, top_p 0.95, min_p 0.05", 0.8f, 40, 0.95f, 0.05f, 3.f);
+        bench_sample<128256>("top_p 0.9, flat", 1.f, 0, 0.9f, 0.f, 1.f);
+        bench_sample<128256>("plain", 1.f, 0, 1.f, 0.f, 3.f);
+        return 0;
+}

@@ -172,7 +172,7 @@ typedef struct Emit {
         int     n_groups;
         Arena  *tmp;
         bool   *stored;                 /* node values that lie in memory */
-        bool   *attended;               /* attentions that a product's kernel does on sm_90a */
+        bool   *done90;                 /* anchors whose work a product's kernel does on sm_90a */
         Launch *launch;
         int     n_launch, cap_launch;
         Work   *work;
@@ -369,6 +369,17 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
 struct MatvecShort;
 bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest);
 void att_operands(Build *b, const Group *attention);    /* gen_attention.c: \1_att, and `in`, for CUDA */
+
+/* ---- gen_norm_sm90.c: on sm_90a, a product and the norm of its rows in one launch ---- */
+
+/* The group of a norm that reads, as its rows of N, what the product's tail stores as `of`; or NULL.  The tail is then to
+ * hand that back. */
+const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
+/* b: the product, its K terms in tiles t, with its tail.  If the rows' tiles fit a cluster opens the branches and writes that for
+ * sm_90a; the caller goes on with the other one and ends it with #endif.  C text: shape, template arguments T to ALIGN;
+ * operands a to K. */
+bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
+            const char *operands);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

@@ -170,6 +170,6 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
                    arg_of(e, &b->args, at[0], true), arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true),
                    rest);
         text_add(&b->body, "#else\n");
-        e->attended[att->anchor] = true;
+        e->done90[att->anchor] = true;
         return true;
 }

@@ -323,6 +323,9 @@ static void matmul(Emit *e, const Group *gr)
         mat_of(e, &b, n->in[1], lead, &w);
         Functor puts = gr->tail[0];
         puts.puts = true;
+        Ref normed = 0;
+        const Group *norm = is_cuda(e) && !lead && is_number(Mc) && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
+        puts.result = norm && normed != gr->anchor ? normed : 0;
         FunctorText tail = build_functor(&b, &puts, "tail");
         double products = 2.0 * (double)b_most * (double)m_most * (double)N * (double)k_most;
         b.flops += products;
@@ -421,7 +424,11 @@ static void matmul(Emit *e, const Group *gr)
                 product_end(e, &pick);
                 return;
         }
+        const char *shape = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", type, t->name, ta ? "true" : "false", tb ? "true" : "false",
+                                      align);
+        const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
         build_line(&b, "\1_tail tail = { a };");
+        bool norms = norm && fixed && !t90 && norm90(&b, norm, t, m_most, N, k_most, shape, operands);
         if (t90)
                 product90(&b, &p, t90, 1, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
         if (lead) {
@@ -439,11 +446,9 @@ static void matmul(Emit *e, const Group *gr)
                            type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.step, a.ld,
                            w.arg, w.step, w.ld, Mc, Nc, Kc);
         } else {
-                build_line(&b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %s, %s, %s, tile, smem, tail);", type,
-                           t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.ld, w.arg, w.ld, Mc,
-                           Nc, Kc);
+                build_line(&b, "matmul_task<%s>(%s, tile, smem, tail);", shape, operands);
         }
-        if (t90)
+        if (t90 || norms)
                 text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
                                 dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));

@@ -51,10 +51,16 @@ static void norm(Emit *e, const Group *gr, const char *kind)
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256;
+                if (e->done90[gr->anchor]) {
+                        b.on90 = (On90){ .threads = th, .grid = "0" };
+                        text_add(&b.body, "#ifndef TGC_SM90A\n");
+                }
                 build_line(&b, "\1_head head = { a };");
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
                            row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows, eps);
+                if (e->done90[gr->anchor])
+                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,

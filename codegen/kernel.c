@@ -31,7 +31,7 @@ static bool taken(const char *s)
                                     "gelu_slope gelu_tanh_slope "
                                     "load rope share sigmoid silu silu_grad silu_slope store to_float"
                                     " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
-                                    "smem so tail tail_k tail_v tile"
+                                    "norm_tail smem so tail tail_k tail_v tile"
                                     " tiles v work ";
         size_t n = strlen(s);
         for (const char *p = words; (p = strstr(p, s)); p += n)

@@ -118,6 +118,20 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_e
         say $? "attention of one token: $m" "$out/log"
 done
 
+# ---- on Hopper, a product whose rows are a few tiles wide does the norm that reads them ----
+
+for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "4 models/naive_gpt.lua -b 16 --block-size 64" "8 models/naive_gpt.lua -b 8 --block-size 64" \
+         "0 models/gpt.lua -b 4 -D n_layer=2 --block-size 1024 --dtype bf16" "0 models/tinylm.lua -b 1 -D n_embd=1152 --dtype bf16"; do
+        # half: blocks that would share multiprocessors; none: tiles that blocks take in turns, rows wider than a cluster
+        want=${m%% *} m=${m#* }
+        # shellcheck disable=SC2086
+        "$TGC" dump $m -D vocab=65 --program --mode train -q | awk -v want="$want" '
+                /^program/ { in_step = $2 == "step" }
+                /^run k[0-9]*_(rms|layer)norm / && in_step && / sm90 0 / { none++ }
+                END { print none + 0, "norms with nothing to do"; exit none != want }' > "$out/log"
+        say $? "norms of products: $m" "$out/log"
+done
+
 # ---- on Hopper, attention's gradients compute scores once where heads fill the GPU and L2 holds those in work ----
 
 for m in "1 gpt.lua -b 32 --block-size 1024" "1 gpt.lua -b 11 --block-size 1000" "0 gpt.lua -b 8 --block-size 1024" \

@@ -358,21 +358,27 @@ struct MmaTail {
                 for (int p = 0; p < AHEAD; p++)
                         get_rows(p);
         }
-        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4])
+        /* v: of each call, or of the one at hand; what the tail leaves there. */
+        template <int KEEP>
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4], float (&v)[KEEP][V])
         {
                 get_cols(0);
 #pragma unroll
                 for (int p = 0; p < COUNT; p++) {
                         const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
-                        float v[V];
-                        Calls::values(acc, p, v);
+                        Calls::values(acc, p, v[p % KEEP]);
                         if (p + 1 < COUNT)
                                 get_cols(p + 1);
                         if (inside(row, col))
-                                reads[p % AHEAD].call(tail, row, col, v);
+                                reads[p % AHEAD].call(tail, row, col, v[p % KEEP]);
                         if (p + AHEAD < COUNT)
                                 get_rows(p + AHEAD);
                 }
+        }
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4])
+        {
+                float v[1][V];
+                run(acc, v);
         }
 };
 
@@ -381,9 +387,13 @@ template <class Tile, int SPARE = 3, class Tail>
 TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
                       const Tail &tail)
 {
-        MmaTail<Tile::WM / 16, Tile::WN, 16, SPARE, Tail> t(tail, row0, col0, M, N, false);
-        t.start();
-        t.run(acc);
+        if constexpr (TailRows<Tail>::WHOLE) {
+                tail.template fragments<Tile::WM / 16, Tile::WN>(acc, row0, col0);
+        } else {
+                MmaTail<Tile::WM / 16, Tile::WN, 16, SPARE, Tail> t(tail, row0, col0, M, N, false);
+                t.start();
+                t.run(acc);
+        }
 }
 
 /* ---- 16-bit: tensor cores ------------------------------------------------ */

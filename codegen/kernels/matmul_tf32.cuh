@@ -155,12 +155,16 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
 /* All groups' sums of the block's tile, added in order, to the tail. */
 template <class Tile, class Tail>
 TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n,
-                         int M, int N, float *s, const Tail &tail)
+                         int M, int N, float *s, const Tail &whole_tail)
 {
         constexpr int V = Tail::MAXV < 4 ? Tail::MAXV : 4, ROW = Tile::BN / 4, CALLS = Tile::BM * ROW / Tile::THREADS;
-        constexpr bool AHEAD = TailReads<Tail, V>::N * CALLS * V <= 24;
+        constexpr bool WHOLE = TailRows<Tail>::WHOLE;
+        const auto &tail = TailRows<Tail>::of_values(whole_tail);
+        typedef TailReads<typename TailRows<Tail>::Values, V> Reads;
+        constexpr bool AHEAD = Reads::N * CALLS * V <= 32;
         const int lane = threadIdx.x & 31;
-        TailReads<Tail, V> reads[AHEAD ? CALLS : 1][4 / V];
+        Reads reads[AHEAD ? CALLS : 1][4 / V];
+        float kept[WHOLE ? CALLS * 4 / V : 1][V];
         /* Chunk c of row r; a lane's rows are 4 apart, its chunks 2. */
         const auto at = [](int r, int c) { return (r * ROW + (c ^ (r >> 2 & 1))) * 4; };
 
@@ -203,7 +207,7 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
 #pragma unroll
                 for (int x = 0; x < 4; x += V)
                         if (row < M && col + x < N) {
-                                float v[V];
+                                float (&v)[V] = kept[WHOLE ? (p * 4 + x) / V : 0];
 #pragma unroll
                                 for (int y = 0; y < V; y++)
                                         v[y] = sum[x + y];
@@ -212,6 +216,8 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
                                 reads[AHEAD ? p : 0][x / V].call(tail, row, col + x, v);
                         }
         }
+        if constexpr (WHOLE)
+                whole_tail.chunks(kept);
         __syncthreads();
 }
 

@@ -219,6 +219,21 @@ template <int> struct Number { typedef void T; };
 template <class Tail>
 struct TailSums<Tail, typename Number<Tail::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Tail::SUMS; };
 
+/* A tail with WholeRows has another, `tail`, for the values, and wants what that leaves in v of a tile's rows at once, from
+ * the families that know it (matmul_norm.cuh). */
+template <class Tail, class = void>
+struct TailRows {
+        typedef Tail Values;
+        static constexpr bool WHOLE = false;
+        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t; }
+};
+template <class Tail>
+struct TailRows<Tail, typename Exists<typename Tail::WholeRows>::T> {
+        typedef typename Tail::WholeRows Values;
+        static constexpr bool WHOLE = true;
+        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t.tail; }
+};
+
 template <class Tail, class = void>
 struct TailStores {
         static constexpr int N = 0, READ = 2;

@@ -5,9 +5,11 @@
  *      nvcc -std=c++17 -arch=sm_80 -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matmul_test.cu
  *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
- * Inputs of the matmuls are small integers, so every sum is exact and results are compared for equality. */
+ * Inputs of the matmuls are small integers, so every sum is exact and results are compared for equality, but where a
+ * norm follows. */
 #include "task.h"
 #include "expert.cuh"
+#include "matmul_norm.cuh"
 #include "matvec_shape.h"
 
 /* ---- matmul --------------------------------------------------------------------- */
@@ -177,6 +179,83 @@ static void matmul_cases()
         matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
         matmul_case<float, T64x64x32, true, false, 16, 8>(72, 136, 1000, 3);
         matmul_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);        /* more splits than K-tiles */
+}
+
+/* ---- a product and its norm --------------------------------------------------------- */
+
+template <class T, class Tile, bool TB, class Norm, int V, int NV>
+struct NormRun {
+        const T *a, *b;
+        int lda, ldb, M, N, K;
+        Keep<V> tail;
+        Keep<NV> norm;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                matmul_norm_task<T, Tile, false, TB, 16, Norm>(a, lda, b, ldb, M, N, K, 1e-3f, tile, smem, tail, norm);
+        }
+};
+
+template <class T, class Tile, bool TB, int KIND, int CLUSTER, int V, int NV>
+static void norm_case(int M, int N, int K)
+{
+        typedef RowNorm<KIND, CLUSTER> Norm;
+        char name[128];
+        snprintf(name, sizeof name, "matmul %s and %s %dx%dx%d tile %dx%d in clusters of %d", type_name<T>(),
+                 KIND == NORM_LAYER ? "layernorm" : "rmsnorm", M, N, K, Tile::BM, Tile::BN, CLUSTER);
+        Matrix<T> a(M, K, K + 16), b(TB ? N : K, TB ? K : N, (TB ? K : N) + 16);
+        Result r(M, N), normed(M, N);
+        NormRun<T, Tile, TB, Norm, V, NV> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<V>(r), Keep<NV>(normed) };
+        bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS, matmul_norm_smem<Tile, Norm>(), name,
+                           CLUSTER);
+        ok = ok && result_is(r, [&](int i, int j) {
+                double s = 0;
+                for (int k = 0; k < K; k++)
+                        s += a.at(i, k) * (TB ? b.at(j, k) : b.at(k, j));
+                return s;
+        }, 0, name);
+        for (int i = 0; ok && i < M; i++) {             /* rows to their norms */
+                double mean = 0, var = 0;
+                float *x = r.c + (size_t)i * N;
+                for (int j = 0; j < N; j++)
+                        mean += KIND == NORM_LAYER ? x[j] / (double)N : 0;
+                for (int j = 0; j < N; j++)
+                        var += (x[j] - mean) * (x[j] - mean) / N;
+                for (int j = 0; j < N; j++)
+                        x[j] = (float)((x[j] - mean) / sqrt(var + 1e-3));
+        }
+        ok = ok && result_is(normed, [&](int i, int j) { return (double)r.c[(size_t)i * N + j]; }, 4e-6, name);
+        report(ok, name);
+}
+
+template <class T, class Tile, int CLUSTER, int V, int NV>
+static void norm_kinds(int M, int N, int K)
+{
+        norm_case<T, Tile, true, NORM_RMS, CLUSTER, V, NV>(M, N, K);
+        norm_case<T, Tile, true, NORM_LAYER, CLUSTER, V, NV>(M, N, K);
+        norm_case<T, Tile, false, NORM_LAYER, CLUSTER, V, NV>(M, N, K);
+}
+
+static void norm_cases()
+{
+        norm_kinds<bf16, W64x128x64, 1, 8, 8>(136, 128, 200);
+        norm_kinds<bf16, W64x128x64, 1, 8, 4>(72, 56, 200);
+        norm_kinds<bf16, W64x64x64, 1, 1, 1>(65, 8, 72);
+        norm_kinds<f16, H16x64x64, 1, 8, 2>(16, 48, 72);
+        norm_kinds<f16, H128x128x64, 1, 2, 8>(136, 72, 72);
+        norm_kinds<float, T32x32x64, 1, 8, 8>(36, 24, 264);
+        norm_kinds<float, T64x64x32, 1, 4, 4>(65, 64, 100);
+        norm_kinds<float, T32x32x64, 1, 2, 8>(33, 8, 64);
+#ifdef TGC_SM90A
+        norm_kinds<bf16, W64x128x64, 3, 8, 8>(1536, 384, 384);
+        norm_kinds<bf16, W64x128x64, 3, 8, 4>(72, 264, 200);
+        norm_kinds<bf16, W64x64x64, 6, 8, 8>(136, 328, 72);
+        norm_kinds<bf16, W64x128x64_3, 8, 8, 8>(136, 1024, 72);
+        norm_kinds<f16, W128x128x64, 2, 8, 8>(264, 136, 72);
+        norm_kinds<float, T32x32x64, 4, 8, 8>(1024, 128, 512);
+        norm_kinds<float, T32x32x64, 5, 4, 4>(36, 132, 264);
+        norm_kinds<float, T64x64x32, 2, 4, 2>(65, 68, 100);
+        norm_kinds<f16, H32x64x64, 2, 4, 8>(40, 96, 104);
+#endif
 }
 
 /* ---- experts ----------------------------------------------------------------------- */
@@ -386,6 +465,8 @@ int main(int argc, char **argv)
         const char *only = argc > 1 ? argv[1] : "";
         if (strstr("matmul", only))
                 matmul_cases();
+        if (strstr("norm", only))
+                norm_cases();
         if (strstr("expert", only))
                 expert_cases();
         printf("%s matmul and expert tasks: %d runs, %d wrong\n", failures ? "not ok" : "ok", runs, failures);

@@ -41,8 +41,9 @@ __global__ void __launch_bounds__(Threads<F>::MOST) task_kernel(const F *f)
         (*f)((int)blockIdx.x, smem);
 }
 
+/* cluster: blocks of one, on a GPU. */
 template <class F>
-static bool task_run(const F &f, int tiles, int threads, int smem, const char *name)
+static bool task_run(const F &f, int tiles, int threads, int smem, const char *name, int cluster = 1)
 {
         F *g = (F *)mem(sizeof f);
         memcpy((void *)g, (const void *)&f, sizeof f);
@@ -50,14 +51,20 @@ static bool task_run(const F &f, int tiles, int threads, int smem, const char *n
         emu::Entry<1> entry(name, task_kernel<F>);
         void *args[1] = { g };
         char err[512];
+        (void)cluster;
         int bad = tgc_emulate_launch(name, tiles, threads, smem, args, 1, err, sizeof err);
         emu::kernels = entry.next;
         if (bad)
                 printf("  %s\n", err);
 #else
         cudaFuncSetAttribute(task_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
-        task_kernel<F><<<tiles, threads, smem>>>(g);
-        cudaError_t e = cudaGetLastError();             /* of the launch itself */
+        cudaLaunchAttribute in_clusters = { };
+        in_clusters.id = cudaLaunchAttributeClusterDimension;
+        in_clusters.val.clusterDim.x = cluster, in_clusters.val.clusterDim.y = in_clusters.val.clusterDim.z = 1;
+        cudaLaunchConfig_t how = { };
+        how.gridDim = dim3(tiles), how.blockDim = dim3(threads), how.dynamicSmemBytes = smem;
+        how.attrs = &in_clusters, how.numAttrs = cluster > 1;
+        cudaError_t e = cudaLaunchKernelEx(&how, task_kernel<F>, (const F *)g);         /* of the launch itself */
         e = e == cudaSuccess ? cudaDeviceSynchronize() : e;
         int bad = e != cudaSuccess;
         if (bad)

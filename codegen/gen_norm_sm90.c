@@ -1,0 +1,106 @@
+/* gen_norm_sm90.c: the norm of what a product's tail makes, in the product's launch on sm_90a (kernels/matmul_norm.cuh).
+ *
+ * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a launch in clusters, one for
+ * the tiles of the same rows; the norm's kernel, where sm_90a has nothing left to do, a grid of none. */
+#include "codegen.h"
+#include <string.h>
+
+/* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor, and what a block takes
+ * beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in clusters of 4 some share a multiprocessor while others
+ * are idle, so of more than SPREAD blocks products must be short.  (A norm's launch takes 1.4 us, doing it here 0.5;
+ * 1024x128x512 in float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
+enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SHORT_PS = 1000000 };
+
+/* A norm of rows of N whose input lies as this product's tail stores it, as `of`. */
+static bool norms_tail(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, norm->anchor);
+        Access a;
+        Dim ld;
+        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) || norm->head[0].n_nodes)
+                return false;
+        *of = value_base(g, n->in[0]);
+        if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) || !access_rows(&a, &ld))
+                return false;
+        return norm->head[0].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
+               dim_eq(type_elems(&n->type), type_elems(&NODE(g, *of)->type));
+}
+
+/* Every member of a tail has all of its columns, one by one. */
+static bool is_plain(const Graph *g, const Functor *tail)
+{
+        for (int i = 0; i < tail->n_nodes; i++) {
+                const Node *n = &g->node[tail->node[i]];
+                if (n->op == OP_ROPE || !dim_eq(type_elems(&n->type), type_elems(&tail->shape)))
+                        return false;
+        }
+        return true;
+}
+
+/* What the tail hands back in v is the last thing that happens to v. */
+static bool hands_back(const Emit *e, const Group *product, Ref of)
+{
+        const Functor *f = &product->tail[0];
+        bool found = of == product->anchor;
+        for (int i = 0; i < f->n_nodes; i++)
+                found |= f->node[i] == of;
+        return found && is_plain(e->g, f) && (of == product->anchor || !e->stored[product->anchor]);
+}
+
+/* What the norm's tail reads beside the norm is there before the product runs. */
+static bool reads_early(const Emit *e, const Group *norm, const Group *product)
+{
+        const Graph *g = e->g;
+        for (int i = 0; i < norm->n_nodes; i++) {
+                const Node *n = &g->node[norm->node[i]];
+                for (int j = norm->node[i] == norm->anchor ? 1 : 0; j < n->n_in; j++) {
+                        Ref b = value_base(g, n->in[j]);
+                        bool early = !b || is_virtual(g, b) || op_info[g->node[b].op].cls == CLASS_LEAF ||
+                                     g->node[b].group == norm->id;
+                        for (const Group *x = e->groups; x < product && !early; x++)
+                                early = x->id == g->node[b].group;
+                        if (!early)
+                                return false;
+                }
+        }
+        return true;
+}
+
+const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
+{
+        for (const Group *x = product + 1; x < e->groups + e->n_groups; x++)
+                if (norms_tail(e, x, product, N, of) && hands_back(e, product, *of) &&
+                    is_plain(e->g, &x->tail[0]) && reads_early(e, x, product))
+                        return x;
+        return NULL;
+}
+
+bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
+            const char *operands)
+{
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, norm->anchor);
+        bool layer = n->op == OP_LAYERNORM;
+        int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
+        int64_t smem = t->smem + across * t->bm * (layer ? 8 : 4) + 16;
+        char eps[32];
+        if (!strchr("WT", *t->name) || across > MOST_CLUSTER || blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
+            (blocks > SPREAD && K * t->ps > SHORT_PS))
+                return false;
+        num_text(n->a.num.x, eps);
+        b->include = "matmul_norm";
+        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
+                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        text_add(&b->decl, "#ifdef TGC_SM90A\n");
+        build_functor(b, &norm->tail[0], "norm_tail");
+        text_add(&b->decl, "#endif\n\n");
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        build_line(b, "\1_norm_tail norm_tail = { a };");
+        build_line(b, "matmul_norm_task<%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, tail, norm_tail);", shape,
+                   layer ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
+                   arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
+        text_add(&b->body, "#else\n");
+        e->done90[norm->anchor] = true;
+        return true;
+}

@@ -355,10 +355,11 @@ const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map;
 bool att90_forward(Build *b, Ref r, const char *lse);
 bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has Hopper kernels */
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
-typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_ONCE } GradKind;
+typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_ONCE, GRAD_WHOLE } GradKind;
 GradKind att90_grad_kind(Emit *e, Ref r);
 /* Likewise its branch of dq's kernel, of dk's and dv's, which names tail_k and tail_v, or of all.  sums: C text, lse
- * and delta, for dq after the output and its strides, for both after { output, its strides, its gradient, those }. */
+ * and delta, for dq after the output and its strides, for both after { output, its strides, its gradient, those };
+ * of whole sequences no delta. */
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
 
 /* ---- gen_attend_sm90.c: on sm_90a, one token's q, k, v and attention in one launch ---- */

@@ -458,9 +458,9 @@ static void backward(Emit *e, const Group *gr)
                                 build_line(&b, "\1_tail_k tail_k = { a };");
                                 build_line(&b, "\1_tail_v tail_v = { a };");
                         }
-                        if (kind == GRAD_BOTH)
+                        if (kind == GRAD_BOTH || kind == GRAD_WHOLE)
                                 sums = arena_fmt(e->tmp, "{ %s, { %s, %s, %s }, %s, { %s, %s, %s } }, %s", o.arg,
-                                                 o.b, o.t, o.h, d.arg, d.b, d.t, d.h, sums);
+                                                 o.b, o.t, o.h, d.arg, d.b, d.t, d.h, kind == GRAD_BOTH ? sums : lse);
                         else if (kind == GRAD_ONCE)
                                 sums = lse;
                         else if (sm90)

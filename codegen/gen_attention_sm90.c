@@ -3,24 +3,35 @@
  * As with products (gen_matmul_sm90.c) a kernel keeps its portable body and launch, and gets a second body
  * under TGC_SM90A whose operands come through tensor maps.  A map's rows are the tokens of all sequences, its
  * columns all that a token's row holds: q, k and v that are parts of one row share a map, and heads are boxes
- * of its columns. */
+ * of its columns.  (Sequences that shared memory holds whole have no maps: kernels/attention_whole_sm90.cuh.) */
 #include "codegen.h"
 #include <string.h>
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
  * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T:
- * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2.  ALONE_SMEM: no two
- * blocks share a multiprocessor: a prompt's come while some are still busy (calls_next), and are not to gather on the
- * others. */
+ * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: of
+ * four blocks to a head, of which two share a multiprocessor, 288 were 18% faster in attention_whole_sm90.cuh and 1536 10%
+ * slower; of two 1536 were 16% faster.  ALONE_SMEM: no two blocks share a multiprocessor: a prompt's come while some are
+ * still busy (calls_next), and are not to gather on the others. */
 enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024,
-       ALONE_SMEM = 120 << 10 };
+       MOST_WHOLE_BLOCKS = 640, ALONE_SMEM = 120 << 10 };
 
 typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
 
 static const Att90Row rows[] = {
 #define ATT90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
+#define ATT_WHOLE90(...)
 #include "attention_tiles_sm90.def"
 #undef ATT90
+#undef ATT_WHOLE90
+};
+
+static const struct { int nb, smem; } whole_rows[] = {
+#define ATT90(...)
+#define ATT_WHOLE90(nb, smem) { nb, smem },
+#include "attention_tiles_sm90.def"
+#undef ATT90
+#undef ATT_WHOLE90
 };
 
 typedef struct Grad90Row { const char *kind; int D, stages, owns; const char *keep; int smem; } Grad90Row;
@@ -28,18 +39,35 @@ typedef struct Grad90Row { const char *kind; int D, stages, owns; const char *ke
 static const Grad90Row grad_rows[] = {
 #define ATT_GRAD90(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
 #define ATT_ONCE90(...)
+#define ATT_GRADS90(...)
 #include "attention_grad_tiles_sm90.def"
 #undef ATT_GRAD90
 #undef ATT_ONCE90
+#undef ATT_GRADS90
 };
 
 static const struct { int D, stages, parts; const char *keep_k, *keep_v; int many, some, team, smem; } once = {
 #define ATT_GRAD90(...)
 #define ATT_ONCE90(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
         D, stages, parts, #keep_k, #keep_v, many, some, team, smem
+#define ATT_GRADS90(...)
 #include "attention_grad_tiles_sm90.def"
 #undef ATT_GRAD90
 #undef ATT_ONCE90
+#undef ATT_GRADS90
+};
+
+typedef struct Grads90Row { int nb; bool causal; int parts; const char *keep_k, *keep_v; int many, some, smem; } Grads90Row;
+
+static const Grads90Row grads_rows[] = {
+#define ATT_GRAD90(...)
+#define ATT_ONCE90(...)
+#define ATT_GRADS90(nb, causal, parts, keep_k, keep_v, many, some, smem) \
+        { nb, causal, parts, #keep_k, #keep_v, many, some, smem },
+#include "attention_grad_tiles_sm90.def"
+#undef ATT_GRAD90
+#undef ATT_ONCE90
+#undef ATT_GRADS90
 };
 
 /* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head.  false: it does not lie
@@ -82,14 +110,54 @@ const char *att90_map(Build *b, Ref r, const char *name)
 /* A causal query meets its document's end by itself. */
 static bool acausal_documents(const Node *n) { return n->a.att.documents && !n->a.att.causal; }
 
+/* Blocks of 64 tokens where attention_whole_sm90.cuh serves, else 0. */
+static int whole_blocks(Emit *e, const Node *n)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
+        bool serves = dim_is_const(q->dim[0]) && dim_is_const(q->dim[1]) && q->dim[3].n == 64 && q->dim[2].n == k->dim[2].n &&
+                      NODE(e->g, n->in[1])->op != OP_APPEND && !n->a.att.mask && !n->a.att.p && !n->a.att.alibi &&
+                      !n->a.att.softcap && !n->a.att.window && !n->a.att.documents;
+        return serves ? (int)(q->dim[1].n + 63) / 64 : 0;
+}
+
+static int64_t heads_of(Emit *e, const Node *n)
+{
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        return dim_most(e, q->dim[0]) * q->dim[2].n;
+}
+
+static bool whole_forward(Build *b, Ref r, const char *lse)
+{
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, r);
+        int nb = whole_blocks(e, n);
+        int64_t blocks = heads_of(e, n) * nb;
+        for (size_t i = 0; i < sizeof whole_rows / sizeof *whole_rows; i++) {
+                if (whole_rows[i].nb != nb || (nb == 4 && blocks > MOST_WHOLE_BLOCKS))
+                        continue;
+                b->include = "attention_whole_sm90";
+                b->waits = true;
+                b->on90 = (On90){ 128, whole_rows[i].smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 1, false };
+                text_add(&b->body, "#ifdef TGC_SM90A\n");
+                build_line(b, "attention_whole_wgmma<%s, \1_att, AttWholeTile90<%d>>(in, %s, B, T, tile, smem, tail);",
+                           c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
+                text_add(&b->body, "#else\n");
+                build_line(b, "pdl_wait();");
+                return true;
+        }
+        return false;
+}
+
 bool att90_forward(Build *b, Ref r, const char *lse)
 {
+        if (whole_forward(b, r, lse))
+                return true;
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
         const Att90Row *t = NULL;
         Dim B = q->dim[0];
-        int64_t T = dim_most(e, q->dim[1]), heads = dim_most(e, q->dim[0]) * q->dim[2].n, blocks = 0;
+        int64_t T = dim_most(e, q->dim[1]), heads = heads_of(e, n), blocks = 0;
         if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
             !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
@@ -122,10 +190,22 @@ static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
         return dim_most(e, q->dim[0]) * NODE(e->g, r)->type.dim[2].n * ((dim_most(e, q->dim[1]) + 127) / 128);
 }
 
+/* In halves where every block still has a multiprocessor. */
+static const Grads90Row *grads_row(Emit *e, const Node *n)
+{
+        int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SMS ? 2 : 1;
+        for (size_t i = 0; i < sizeof grads_rows / sizeof *grads_rows; i++)
+                if (grads_rows[i].nb == nb && grads_rows[i].causal == n->a.att.causal && grads_rows[i].parts == parts)
+                        return &grads_rows[i];
+        return NULL;
+}
+
 bool att90_grad_fits(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         const int operands[] = { 0, 1, 2, 5 };
+        if (grads_row(e, n))
+                return true;
         if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || acausal_documents(n))
                 return false;
         for (int i = 0; i < 4; i++)
@@ -143,8 +223,7 @@ static bool grad_both(Emit *e, const Node *n)
 
 static int64_t once_blocks(Emit *e, const Node *n)
 {
-        const Type *q = &NODE(e->g, n->in[0])->type;
-        int64_t blocks = dim_most(e, q->dim[0]) * q->dim[2].n * once.team;
+        int64_t blocks = heads_of(e, n) * once.team;
         return blocks < SMS ? blocks : SMS;
 }
 
@@ -152,7 +231,7 @@ static int64_t once_blocks(Emit *e, const Node *n)
 static bool grad_once(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
-        int64_t heads = dim_most(e, q->dim[0]) * q->dim[2].n, T = dim_most(e, q->dim[1]), teams = SMS / once.team;
+        int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SMS / once.team;
         return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window && !n->a.att.documents && T >= LEAST_ONCE_T &&
                T <= MOST_ONCE_T && att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
 }
@@ -162,7 +241,22 @@ GradKind att90_grad_kind(Emit *e, Ref r)
         const Node *n = NODE(e->g, r);
         if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
                 return GRAD_Q;
-        return grad_once(e, n) ? GRAD_ONCE : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
+        return grads_row(e, n) ? GRAD_WHOLE : grad_once(e, n) ? GRAD_ONCE : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
+}
+
+static void grads_whole(Build *b, const Node *n, const char *sums)
+{
+        Emit *e = b->e;
+        const Grads90Row *t = grads_row(e, n);
+        b->include = "attention_whole_sm90";
+        b->waits = true;
+        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1, false };
+        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        build_line(b, "attention_grads_wgmma<%s, \1_att, AttGradsTile90<%d, %s, %d, %s, %s, %d, %d>>(in, %s, T, tile, smem, "
+                      "tail, tail_k, tail_v);", c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
+                   t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
+        text_add(&b->body, "#else\n");
+        build_line(b, "pdl_wait();");
 }
 
 /* The whole of attention_once_tma's call. */
@@ -190,6 +284,10 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
+        if (kind == GRAD_WHOLE) {
+                grads_whole(b, n, sums);
+                return;
+        }
         const Grad90Row *t = grad_rows;                 /* of a width dq's and dkv's are the same */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;

@@ -102,8 +102,13 @@ check() {
         # and its gradients', which wants more blocks, as a block of 256 queries does; the last two are one launch
         for m in "-D head_dim=64 -D n_head=16 -b 4 --block-size 200" "-D head_dim=64 -D n_head=16 -b 9 --block-size 130" \
                  "-D head_dim=128 -D n_head=16 -b 3 --block-size 333" \
-                 "-D head_dim=64 -D n_head=8 -b 7 --block-size 130" "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
+                 "-D head_dim=64 -D n_head=8 -b 5 --block-size 300" "-D head_dim=128 -D n_head=8 -b 3 --block-size 333"; do
                 try "check llama $m" $tgc check models/llama.lua $m -D n_kv_head=8 -D vocab=64 -D ctx=333 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
+        done
+        # sequences that shared memory holds whole, a head in halves or not
+        for m in "-b 3 --block-size 65 --dtype f16" "-b 7 --block-size 130 --dtype bf16" "-b 3 --block-size 192 --dtype bf16" \
+                 "-b 9 --block-size 200 --dtype bf16" "-b 2 --block-size 256 --dtype f16"; do
+                try "check llama $m" $tgc check models/llama.lua $m -D head_dim=64 -D n_head=8 -D n_kv_head=8 -D vocab=64 -D ctx=256 -D n_layer=1 -D n_embd=64 -D n_ff=128 --device cuda
         done
         # at once, of nearly as many heads as there are teams of blocks
         try "check llama, 64 heads of 777" $tgc check models/llama.lua -b 8 --block-size 777 -D head_dim=64 -D n_head=8 -D n_kv_head=8 -D vocab=64 -D ctx=777 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda

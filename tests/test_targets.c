@@ -67,13 +67,13 @@ static int longer(const void *a, const void *b)
 }
 
 /* Training and inference at a size that has the second form of products and attention, sm_90a's; 11 sequences have gpt.lua's
- * attention make all gradients at once. */
-static void write_kernels(const char *path, const int *documents)
+ * attention make all gradients at once; of 192 tokens it is whole in shared memory. */
+static void write_kernels(const char *path, int block, const int *documents)
 {
         static const char *define[] = { "n_layer=1", "vocab=8195" };
         static Pack units[MOST], headers[MOST];
         BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 2,
-                           .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = 1024, .block = 1024,
+                           .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = block, .block = block,
                            .cuda = true, .documents = documents };
         Pack *u = &units[n_models], *h = &headers[n_models++];
         Plan p = { 0 };
@@ -136,8 +136,9 @@ static void set_up(void)
         CHECK(!glob("models/*.lua", 0, NULL, &models));
         for (size_t i = 0; i < models.gl_pathc; i++)
                 if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua"))
-                        write_kernels(models.gl_pathv[i], NULL);
-        write_kernels("models/gpt.lua", &(int){ 0 });
+                        write_kernels(models.gl_pathv[i], 1024, NULL);
+        write_kernels("models/gpt.lua", 1024, &(int){ 0 });
+        write_kernels("models/tinylm.lua", 192, NULL);
         qsort(source, (size_t)n_sources, sizeof *source, longer);
 }
 

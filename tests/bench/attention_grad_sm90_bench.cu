@@ -20,6 +20,7 @@
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
 #include "attention_grad_once_sm90.cuh"
+#include "attention_whole_sm90.cuh"
 #include "tail.cuh"
 
 template <class T>
@@ -99,6 +100,7 @@ __device__ __forceinline__ AttIn<E, A> inputs(const Mem<E> &m)
 template <class E, class A, class Tile, int MINB>
 __global__ void __launch_bounds__(Tile::THREADS, MINB) k_fwd(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         attention_task<E, A, Tile>(inputs<E, A>(m), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
                                    Out<E>{ m.o, A::H * A::D });
@@ -107,6 +109,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_fwd(Mem<E> m)
 template <class E, class A>
 __global__ void __launch_bounds__(128) k_delta(Mem<E> m)
 {
+        pdl_wait();
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         attention_delta_task<E, A, 128>(m.o, s, m.g, s, m.delta, m.B, m.T, blockIdx.x);
 }
@@ -114,6 +117,7 @@ __global__ void __launch_bounds__(128) k_delta(Mem<E> m)
 template <class E, class A, class Tile, int MINB>
 __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dkv(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         attention_dkv_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
@@ -123,6 +127,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dkv(Mem<E> m)
 template <class E, class A, class Tile, int MINB>
 __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dq(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         attention_dq_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
@@ -150,6 +155,7 @@ __device__ __forceinline__ AttGradMaps maps(const void *qkv, const void *g)
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse };
@@ -160,6 +166,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(Mem<E> m)
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dq, A::H * A::D, CT, m.lse };
@@ -172,6 +179,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(Mem<E> m)
 template <class E, class A, class Tile, int CB, int CT>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         const AttGradRows<E> rows = { m.o, s, m.g, s };
@@ -183,6 +191,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(Mem<E> m)
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(Mem<E> m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
@@ -192,15 +201,21 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(Mem<E> m)
                                        Out<E>{ m.dv, A::K * A::D });
 }
 
-static int sms;
-
-template <class K, class E>
-static void launch(K *kernel, int grid, int threads, int smem, const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem<E> m)
 {
-        CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
-        kernel<<<grid, threads, smem>>>(m);
-        CUDA(cudaGetLastError());
+        TGC_SMEM(smem);
+        const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
+        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
+        const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
+        const AttGradRows<E> rows = { m.o, s, m.g, s };
+        if (CB)
+                m.B = CB, m.T = CT;
+        attention_grads_wgmma<E, A, Tile>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
+                                          pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
 }
+
+static int sms;
 
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
@@ -247,6 +262,11 @@ template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> stati
 {
         launch(k_once90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM), Tile::THREADS, Tile::SMEM,
                m);
+}
+
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole90(const Mem<E> &m)
+{
+        launch(k_whole90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS, Tile::SMEM, m);
 }
 
 /* ---- plain sums in double ------------------------------------------------------------ */
@@ -505,29 +525,9 @@ struct Problem {
                 return good;
         }
 
-        double time_us(void (*f)(const Mem<E> &))
-        {
-                cudaEvent_t x, y;
-                std::vector<float> t;
-                cudaEventCreate(&x), cudaEventCreate(&y);
-                f(m), f(m);
-                for (int r = 0; r < 9; r++) {
-                        float ms = 0;
-                        cudaEventRecord(x);
-                        for (int i = 0; i < 4; i++)
-                                f(m);
-                        cudaEventRecord(y);
-                        cudaEventSynchronize(y);
-                        cudaEventElapsedTime(&ms, x, y);
-                        t.push_back(ms / 4);
-                }
-                CUDA(cudaDeviceSynchronize());
-                std::sort(t.begin(), t.end());
-                return t[t.size() / 2] * 1e3;
-        }
         double speed(const char *what, void (*f)(const Mem<E> &), double part)
         {
-                const double us = time_us(f);
+                const double us = time_us(f, m, flop < 1e11 ? 40 : 4);
                 printf("%-26s %-24s %9.1f us %7.1f TFLOP/s of products\n", name, what, us, part * flop / us * 1e-6);
                 return us;
         }
@@ -547,11 +547,35 @@ template <> struct Best<128> { typedef AttGradTile90<128, 4, 1, false> DKV, DQ; 
         static_assert(std::is_same<Best<d>::Once, \
                                    AttOnceTile90<d, stages, parts, keep_k, keep_v, many, some, team>>::value \
                       && Best<d>::Once::SMEM == smem, "once");
+#define ATT_GRADS90(nb, causal, parts, keep_k, keep_v, many, some, smem) \
+        template <class A> struct BestWhole<A, nb, parts, causal> { \
+                typedef AttGradsTile90<nb, causal, parts, keep_k, keep_v, many, some> Tile; \
+                static_assert(Tile::SMEM == smem, "whole"); \
+        };
+template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
 #include "../../codegen/attention_grad_tiles_sm90.def"
 #undef ATT_GRAD90
 #undef ATT_ONCE90
+#undef ATT_GRADS90
+
+/* Most blocks of 64 tokens of those that are in shared memory whole. */
+template <class A> constexpr int most_whole() { return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
 
 template <class A> constexpr bool has_once() { return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
+
+template <int NB, class E, class A>
+static bool test_whole(Problem<E, A> &p)
+{
+        if constexpr (NB <= most_whole<A>()) {
+                if ((p.m.T + 63) / 64 == NB)
+                        return p.run("whole", true, 0, whole90<E, A, typename BestWhole<A, NB, 1>::Tile, 0, 0>)
+                             & p.check("whole", false)
+                             & p.run("halves", true, 0, whole90<E, A, typename BestWhole<A, NB, 2>::Tile, 0, 0>)
+                             & p.check("halves", false);
+                return test_whole<NB + 1>(p);
+        }
+        return true;
+}
 
 template <class E, class A>
 static bool test(const char *name, int B, int T)
@@ -572,6 +596,7 @@ static bool test(const char *name, int B, int T)
                 good &= p.run("once", true, 0, once90<E, A, typename R::Once, 0, 0>);
                 good &= p.check("once", false);
         }
+        good &= test_whole<2>(p);
         fflush(stdout);
         return good;
 }
@@ -587,6 +612,10 @@ static bool tests(int only)
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B40 T512", 40, 512);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B70 T1234", 70, 1234);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 6, 6, true>>("D64 B8 H6 T192", 8, 192);
+        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T256", 40, 256);
+        if (only < 0 || i++ == only) good &= test<f16, Shape<64, 4, 4, true>>("D64 f16 T199", 3, 199);
+        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T180 not causal", 3, 180);
+        if (only < 0 || i++ == only) good &= test<f16, Shape<64, 4, 4, false>>("D64 f16 T65 not causal", 3, 65);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T200 not causal", 2, 200);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 8, 2, true>>("D64 H8/2 T333", 2, 333);
         if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 2, true, 100>>("D64 H4/2 T1000 window 100", 2, 1000);
@@ -641,6 +670,14 @@ static bool speed(const char *name)
                         p.speed("once", once90<bf16, A, typename Best<64>::Once, B, T>, 1);
                         p.speed("   rotated", once90<bf16, A, typename Best<64>::Once, B, T, true>, 1);
                 }
+                if constexpr ((T + 63) / 64 <= most_whole<A>()) {
+                        typedef typename BestWhole<A, (T + 63) / 64, 1>::Tile Whole;
+                        typedef typename BestWhole<A, (T + 63) / 64, 2>::Tile Halves;
+                        p.speed("whole", whole90<bf16, A, Whole, B, T>, 1);
+                        p.speed("   rotated", whole90<bf16, A, Whole, B, T, true>, 1);
+                        p.speed("halves", whole90<bf16, A, Halves, B, T>, 1);
+                        p.speed("   rotated", whole90<bf16, A, Halves, B, T, true>, 1);
+                }
 #ifdef BENCH_CANDIDATES
                 TRY(6, 1, true);
                 TRY(8, 2, true);
@@ -665,6 +702,11 @@ static bool speeds(int only)
         if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 4, 2048>("B4 H32/8 D128 T2048");
         if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 2, 4096>("B2 H32/8 D128 T4096");
         if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 192>("TinyLM B8 H6 D64 T192");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 32, 192>("B32 H6 D64 T192");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 12, 12, true>, 32, 256>("B32 H12 D64 T256");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 256>("B8 H6 D64 T256");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 128>("B8 H6 D64 T128");
+        if (only < 0 || i++ == only) good &= speed<Shape<64, 12, 12, true>, 64, 128>("B64 H12 D64 T128");
         return good;
 }
 

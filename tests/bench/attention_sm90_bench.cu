@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <vector>
 #include "hopper.h"
-#include "attention_sm90.cuh"
+#include "attention_whole_sm90.cuh"
 #include "../emulate/attention_tiles.h"
 
 template <int D, int GROUPS> struct Table;
@@ -25,8 +25,10 @@ template <int D, int GROUPS> struct Table;
                 typedef Att90Tile<D, GROUPS, BN, STAGES, TURNS> Tile; \
                 static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D ", " #GROUPS); \
         };
+#define ATT_WHOLE90(NB, smem) static_assert(AttWholeTile90<NB>::SMEM == smem, "the table's row of " #NB);
 #include "../../codegen/attention_tiles_sm90.def"
 #undef ATT90
+#undef ATT_WHOLE90
 
 /* ---- problems ---------------------------------------------------------------- */
 
@@ -83,6 +85,7 @@ struct Out {
 template <class E, class A, class Tile, int B, int T>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(Mem m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         constexpr int D = A::D;
         if (B)
@@ -96,6 +99,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(Mem m)
 template <class E, class A, class Tile, int MINB, int B, int T>
 __global__ void __launch_bounds__(Tile::THREADS, MINB) k_portable(Mem m)
 {
+        pdl_wait();
         TGC_SMEM(smem);
         if (B)
                 m.B = B, m.T = T;
@@ -103,16 +107,29 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_portable(Mem m)
                                    Out<E>{ (E *)m.o, A::H * A::D });
 }
 
+template <class E, class A, class Tile, int B, int T>
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem m)
+{
+        TGC_SMEM(smem);
+        if (B)
+                m.B = B, m.T = T;
+        attention_whole_wgmma<E, A, Tile>(inputs<E, A>(m), m.lse, m.B, m.T, blockIdx.x, smem,
+                                          Out<E>{ (E *)m.o, A::H * A::D });
+}
+
 static int sms;
 
 template <class E, class A, class Tile, int B = 0, int T = 0>
 static void sm90(const Mem &m)
 {
-        const auto k = k_sm90<E, A, Tile, B, T>;
         const int tiles = m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM);
-        CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SMEM));
-        k<<<tiles < sms ? tiles : sms, Tile::THREADS, Tile::SMEM>>>(m);
-        CUDA(cudaGetLastError());
+        launch(k_sm90<E, A, Tile, B, T>, tiles < sms ? tiles : sms, Tile::THREADS, Tile::SMEM, m);
+}
+
+template <class E, class A, class Tile, int B = 0, int T = 0>
+static void whole90(const Mem &m)
+{
+        launch(k_whole90<E, A, Tile, B, T>, m.B * A::H * Tile::NB, Tile::THREADS, Tile::SMEM, m);
 }
 
 template <class E, class A, int B, int T>
@@ -120,10 +137,8 @@ static void portable(const Mem &m)
 {
         typedef PickTile<E, A, KIND_FWD> P;
         typedef typename P::Tile Tile;
-        const auto k = k_portable<E, A, Tile, P::MINB, B, T>;
-        CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, P::SMEM));
-        k<<<m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS, P::SMEM>>>(m);
-        CUDA(cudaGetLastError());
+        launch(k_portable<E, A, Tile, P::MINB, B, T>, m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS,
+               P::SMEM, m);
 }
 
 template <class T> struct IsHalf { static constexpr bool is = false; };
@@ -232,8 +247,8 @@ static unsigned long long sum_of(const void *p, size_t n)
         return x;
 }
 
-template <class E, class A, class Tile>
-static bool test(const char *name, int B, int T, float grow = 0.f)
+template <class E, class A>
+static bool test_of(void (*run)(const Mem &), const char *name, const char *tile, int B, int T, float grow)
 {
         static unsigned seed = 100;
         const Mem m = mem_new<E, A>(B, T, seed++, grow);
@@ -246,7 +261,7 @@ static bool test(const char *name, int B, int T, float grow = 0.f)
         for (int r = 0; r < 2; r++) {
                 CUDA(cudaMemset(m.o, 0xff, bytes));
                 CUDA(cudaMemset(m.lse, 0xff, (size_t)B * T * A::H * 4));
-                sm90<E, A, Tile>(m);
+                run(m);
                 CUDA(cudaDeviceSynchronize());
                 sum[r] = sum_of(m.o, bytes) ^ sum_of(m.lse, (size_t)B * T * A::H * 4) * 3;
         }
@@ -255,10 +270,38 @@ static bool test(const char *name, int B, int T, float grow = 0.f)
         for (int i = 0; i < 2 * places; i++)
                 e[i & 1] = host[i] <= e[i & 1] ? e[i & 1] : host[i];    /* a NaN stays */
         const bool same = sum[0] == sum[1], good = e[0] < 0.02f && e[1] < 1e-3f && same;
-        printf("%-4s %-28s %d x %-3d B%d T%-5d  o %.1e  lse %.1e  %s\n", IsHalf<E>::is ? "f16" : "bf16", name, Tile::BM,
-               Tile::BN, B, T, e[0], e[1], good ? "ok" : same ? "WRONG" : "NOT TWICE THE SAME");
+        printf("%-4s %-28s %-9s B%d T%-5d  o %.1e  lse %.1e  %s\n", IsHalf<E>::is ? "f16" : "bf16", name, tile, B, T, e[0],
+               e[1], good ? "ok" : same ? "WRONG" : "NOT TWICE THE SAME");
         cudaFree(err);
         mem_free(m);
+        return good;
+}
+
+template <class E, class A, class Tile>
+static bool test(const char *name, int B, int T, float grow = 0.f)
+{
+        char tile[20];
+        snprintf(tile, sizeof tile, "%d x %d", Tile::BM, Tile::BN);
+        return test_of<E, A>(sm90<E, A, Tile>, name, tile, B, T, grow);
+}
+
+template <class E, class A>
+static bool test_whole(const char *name, int B, int T, float grow = 0.f)
+{
+        void (*const run[])(const Mem &) = { whole90<E, A, AttWholeTile90<1>>, whole90<E, A, AttWholeTile90<2>>,
+                                             whole90<E, A, AttWholeTile90<3>>, whole90<E, A, AttWholeTile90<4>> };
+        return test_of<E, A>(run[(T - 1) / 64], name, "whole", B, T, grow);
+}
+
+static bool tests_whole()
+{
+        bool good = true;
+        for (int T : { 1, 64, 65, 77, 128, 130, 191, 192, 200, 256 }) {
+                good &= test_whole<bf16, Plain<64, 6, 6>>("causal", 8, T);
+                good &= test_whole<f16, Plain<64, 3, 3, false>>("full", 3, T);
+        }
+        good &= test_whole<bf16, Plain<64, 12, 12>>("causal, growing", 32, 255, 3.f);
+        good &= test_whole<f16, Plain<64, 4, 4, false>>("full, growing", 2, 199, 5.f);
         return good;
 }
 
@@ -289,29 +332,6 @@ static bool tests()
 
 /* ---- speed ------------------------------------------------------------------- */
 
-static double time_us(void (*run)(const Mem &), const Mem &m)
-{
-        cudaEvent_t a, b;
-        std::vector<float> t;
-        cudaEventCreate(&a);
-        cudaEventCreate(&b);
-        for (int i = 0; i < 3; i++)
-                run(m);
-        CUDA(cudaDeviceSynchronize());
-        for (int r = 0; r < 9; r++) {
-                cudaEventRecord(a);
-                for (int i = 0; i < 10; i++)
-                        run(m);
-                cudaEventRecord(b);
-                CUDA(cudaEventSynchronize(b));
-                float ms = 0;
-                cudaEventElapsedTime(&ms, a, b);
-                t.push_back(ms / 10);
-        }
-        std::sort(t.begin(), t.end());
-        return t[t.size() / 2] * 1e3;
-}
-
 template <class A, int B, int T>
 struct Speed {
         Mem m;
@@ -321,14 +341,15 @@ struct Speed {
         Speed(const char *id) : m(mem_new<bf16, A>(B, T, 7, 0.f)), name(id)
         {
                 flop = 4. * B * A::H * T * (double)T * A::D * (A::CAUSAL ? 0.5 : 1.);
-                report("portable", time_us(portable<bf16, A, B, T>, m));
+                time("portable", portable<bf16, A, B, T>);
         }
         ~Speed() { mem_free(m); }
-        void report(const char *what, double us) const
+        void time(const char *what, void (*f)(const Mem &)) const
         {
+                const double us = time_us(f, m, flop < 1e11 ? 40 : 10);
                 printf("%-30s %-16s %8.1f us %7.1f TFLOP/s\n", name, what, us, flop / us * 1e-6);
         }
-        template <class Tile> void run(const char *what) const { report(what, time_us(sm90<bf16, A, Tile, B, T>, m)); }
+        template <class Tile> void run(const char *what) const { time(what, sm90<bf16, A, Tile, B, T>); }
 };
 
 #ifdef BENCH_CANDIDATES
@@ -344,6 +365,8 @@ static void speed(const char *name)
         if constexpr (A::D == 64) {
                 p.template run<typename Table<64, 4>::Tile>("4 groups");
                 p.template run<typename Table<64, 2>::Tile>("2 groups");
+                if constexpr (A::H == A::K && A::WINDOW == 0 && T <= 256)
+                        p.time("whole", whole90<bf16, A, AttWholeTile90<(T + 63) / 64>, B, T>);
                 TRY(3, 128, 6, true);
                 TRY(3, 64, 8, false);
                 TRY(4, 64, 8, false);
@@ -374,6 +397,9 @@ static void speeds()
         speed<Plain<64, 12, 12>, 64, 128>("B64 H12 D64 T128");
         speed<Plain<64, 6, 6>, 12, 256>("B12 H6 D64 T256");
         speed<Plain<64, 6, 6>, 8, 192>("TinyLM B8 H6 D64 T192");
+        speed<Plain<64, 6, 6>, 32, 192>("B32 H6 D64 T192");
+        speed<Plain<64, 6, 6>, 8, 256>("B8 H6 D64 T256");
+        speed<Plain<64, 6, 6>, 8, 128>("B8 H6 D64 T128");
         speed<Plain<128, 32, 8>, 16, 128>("B16 H32/8 D128 T128");
 }
 
@@ -389,7 +415,7 @@ int main(int argc, char **argv)
         if (prop.major != 9)
                 return 4;
         if (!*only || !strcmp(only, "test"))
-                good &= tests<64, Table<64, 4>::Tile>() & tests<64, Table<64, 2>::Tile>()
+                good &= tests_whole() & tests<64, Table<64, 4>::Tile>() & tests<64, Table<64, 2>::Tile>()
                       & tests<128, Table<128, 2>::Tile>();
         if (!*only || !strcmp(only, "speed"))
                 speeds();

@@ -1,10 +1,12 @@
-/* hopper.h: what the benches of Hopper's kernels share: checked calls, tensor maps. */
+/* hopper.h: what the benches of Hopper's kernels share: checked calls, tensor maps, launches as programs make them. */
 #ifndef BENCH_HOPPER_H
 #define BENCH_HOPPER_H
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <algorithm>
+#include <vector>
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -38,6 +40,60 @@ static void *map_of(void *p, long rows, long cols, bool half)
         CUDA(cudaMalloc(&dev, sizeof map));
         CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
         return dev;
+}
+
+static cudaStream_t stream()
+{
+        static cudaStream_t s;
+        if (!s)
+                CUDA(cudaStreamCreate(&s));
+        return s;
+}
+
+/* Started before the kernel before it has ended, for which it waits (pdl_wait). */
+template <class K, class M>
+static void launch(K *kernel, int grid, int threads, int smem, const M &m)
+{
+        cudaLaunchConfig_t c = {};
+        cudaLaunchAttribute a = {};
+        CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+        a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a.val.programmaticStreamSerializationAllowed = 1;
+        c.gridDim = grid, c.blockDim = threads, c.dynamicSmemBytes = smem, c.stream = stream();
+        c.attrs = &a, c.numAttrs = 1;
+        CUDA(cudaLaunchKernelEx(&c, kernel, m));
+}
+
+/* Microseconds of f(m), the median of nine: n times in a graph, as a step is one. */
+template <class M>
+static double time_us(void (*f)(const M &), const M &m, int n)
+{
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        cudaEvent_t x, y;
+        std::vector<float> t;
+        CUDA(cudaEventCreate(&x));
+        CUDA(cudaEventCreate(&y));
+        f(m);
+        CUDA(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < n; i++)
+                f(m);
+        CUDA(cudaStreamEndCapture(stream(), &graph));
+        CUDA(cudaGraphInstantiate(&exec, graph, 0));
+        for (int r = 0; r < 11; r++) {
+                float ms = 0;
+                CUDA(cudaEventRecord(x, stream()));
+                CUDA(cudaGraphLaunch(exec, stream()));
+                CUDA(cudaEventRecord(y, stream()));
+                CUDA(cudaEventSynchronize(y));
+                CUDA(cudaEventElapsedTime(&ms, x, y));
+                if (r > 1)
+                        t.push_back(ms / n);
+        }
+        CUDA(cudaGraphExecDestroy(exec));
+        CUDA(cudaGraphDestroy(graph));
+        std::sort(t.begin(), t.end());
+        return t[t.size() / 2] * 1e3;
 }
 
 #endif

@@ -214,6 +214,7 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                         continue;
                 }
                 k.t90 = c[i].t90;
+                k.forced = true;
                 if (c[i].t90)
                         k.splits90 = c[i].splits;
                 else

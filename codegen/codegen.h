@@ -111,6 +111,7 @@ typedef struct Piece {
         bool        fast;               /* 16-bit arguments: fast functions will do */
         int         product;            /* it is work of product - 1 of the module's; 0: of none */
         bool        plain;              /* calls no functions: does not care who is beside it */
+        const struct Short *brief;      /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
         double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
@@ -124,6 +125,7 @@ typedef struct Launch {
         Slot       *arg;                /* those of all pieces, in order */
         Use        *use;
         int         n_args;
+        On90        on90;               /* of its pieces; n_pieces > 1: only where all are short products */
         Piece     **piece;              /* equal ones stand together */
         int         n_pieces;
         bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
@@ -223,6 +225,7 @@ typedef struct Build {
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
         bool        alone, plain;       /* of Piece */
+        const struct Short *brief;
         double      us, flops, bytes;   /* us: of Piece */
 } Build;
 
@@ -297,6 +300,7 @@ typedef struct Product90 {
         double  tail_bytes;
         bool    reads, fixed;
         Dim     rows;
+        bool    brief;                  /* it may have a short tile */
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
@@ -306,10 +310,19 @@ double  tile_time_tail(const Tile *t, const Product90 *p, int splits);         /
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */
 /* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
  * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
- * or NULL. */
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws, const char *sums);
+ * or NULL.  forced: t is what was asked for. */
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums);
+const char *maps90(Build *b, const Product90 *p);       /* C text: maps, M, N, K */
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
+
+/* A product short enough for tiles that all run at once, a block each; t: which was asked for, or NULL: as is best for the
+ * launch. */
+typedef struct Short { Product90 p; const Tile90 *t; } Short;
+enum { MOST_SHORTS = 4 };
+/* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
+double shorts_pick(const Short *const *s, int n, const Tile90 **best);
+On90 short_on90(Arena *a, const Tile90 *t, const Short *s);
 
 const Tile90 *tile90_at(int i);                                         /* NULL behind the last */
 
@@ -338,8 +351,8 @@ int   choices_used(Choices *c, Text *out);      /* those that products took, sor
 /* How a product may be done: K in parts; through tensor maps; M is the most it can be.  tail: its name in the key.
  * sums: of op(a)'s rows are wanted too. */
 typedef struct Ways { bool cut, maps, most, sums; int64_t batch; const char *tail; } Ways;
-/* t90 NULL: t does it everywhere. */
-typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, product, first; } Pick;
+/* t90 NULL: t does it everywhere.  forced: measured. */
+typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, product, first; bool forced; } Pick;
 Pick  product_pick(Emit *e, const Product90 *p, const Ways *w);
 void  product_end(Emit *e, const Pick *k);      /* the launches since then are the product's */
 const char *tail_key(Emit *e, const Functor *f);        /* names of its ops */
@@ -379,6 +392,7 @@ const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
 /* b: the product, its K terms in tiles t, with its tail.  If the rows' tiles fit a cluster opens the branches and writes that for
  * sm_90a; the caller goes on with the other one and ends it with #endif.  C text: shape, template arguments T to ALIGN;
  * operands a to K. */
+bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);   /* the same of a short product's */
 bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
             const char *operands);
 

@@ -157,7 +157,7 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
  * arguments get the piece's number. */
 static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
 {
-        int threads90 = l->piece[0]->on90.threads;
+        int threads90 = l->on90.threads;
         const char *pairs = l->piece[0]->on90.pairs ? " __cluster_dims__(2, 1, 1)" : "";
         text_add(t, "extern \"C\" __global__ void");
         if (threads90)
@@ -217,25 +217,44 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
         text_add(t, "%s}\n", p->body);
 }
 
-/* The blocks from `first` on of n equal pieces from piece i on. */
-static void put_branch(const Launch *l, int i, int n, int64_t first, int threads, Text *t)
+/* Names for what differs on sm_90a: the first block of piece i, and those of a piece. */
+static void put_firsts(const Launch *l, Text *t)
+{
+        int64_t first = 0, first90 = 0;
+        text_add(t, "#ifdef TGC_SM90A\n        enum { FIRST0 = 0");
+        for (int i = 0; i < l->n_pieces; i++)
+                text_add(t, ", EACH%d = %s, FIRST%d = %lld", i, l->piece[i]->on90.grid, i + 1,
+                         (long long)(first90 += grid_count(l->piece[i]->on90.grid)));
+        text_add(t, " };\n#else\n        enum { FIRST0 = 0");
+        for (int i = 0; i < l->n_pieces; i++)
+                text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i, (long long)grid_count(l->piece[i]->grid), i + 1,
+                         (long long)(first += grid_count(l->piece[i]->grid)));
+        text_add(t, " };\n#endif\n");
+}
+
+/* The blocks from `from` on of n equal pieces from piece i on. */
+static void put_branch(const Launch *l, int i, int n, int64_t from, int threads, Text *t)
 {
         const Piece *p = l->piece[i];
-        int64_t each = grid_count(p->grid);
-        char own[16];
+        int64_t by = grid_count(p->grid);
+        char own[16], first[24], end[24], each[24];
+        bool names = l->on90.threads;
         snprintf(own, sizeof own, "\1_%d", i);
-        text_add(t, "if (block < %lld) {%s%s\n", (long long)(first + n * each), "       // ", p->title);
+        snprintf(first, sizeof first, names ? "FIRST%lld" : "%lld", names ? (long long)i : (long long)from);
+        snprintf(end, sizeof end, names ? "FIRST%lld" : "%lld", names ? (long long)(i + n) : (long long)(from + n * by));
+        snprintf(each, sizeof each, names ? "EACH%lld" : "%lld", names ? (long long)i : (long long)by);
+        text_add(t, "if (block < %s) {%s%s\n", end, "       // ", p->title);
         if (p->threads < threads)
                 text_add(t, "                TGC_SURPLUS(%d);\n", p->threads);
+        if (p->on90.threads < l->on90.threads)
+                text_add(t, "#ifdef TGC_SM90A\n                TGC_SURPLUS(%d);\n#endif\n", p->on90.threads);
         if (n == 1) {
-                text_add(t, "                const int tile = block - %lld;\n                const %s_args a = ",
-                         (long long)first, own);
+                text_add(t, "                const int tile = block - %s;\n                const %s_args a = ", first, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
         } else {
-                text_add(t, "                const int which = (block - %lld) / %lld, tile = (block - %lld) %% %lld;\n"
-                            "                %s_args a = ", (long long)first, (long long)each, (long long)first,
-                         (long long)each, own);
+                text_add(t, "                const int which = (block - %s) / %s, tile = (block - %s) %% %s;\n"
+                            "                %s_args a = ", first, each, first, each, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
                 for (int k = 1; k < n; k++) {
@@ -268,6 +287,8 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
                 text_add(t, "        TGC_SMEM(smem);\n");
         put_waits(e, false, t);
         put_sizes(e, t);
+        if (l->on90.threads)
+                put_firsts(l, t);
         text_add(t, "        ");
         for (int i = 0, n; i < l->n_pieces; i += n) {
                 n = run_of(l->piece, l->n_pieces, i);
@@ -339,6 +360,16 @@ static Kernel *kernel_new(Module *m)
         return &m->kernel[m->n_kernels++];
 }
 
+/* The marks about short products' tiles are for schedule.c. */
+static void drop_marks(char *s)
+{
+        char *to = s;
+        for (; *s; s++)
+                if (*s != '\2')
+                        *to++ = *s;
+        *to = 0;
+}
+
 static const char *intern(Module *m, const Kernel *k)
 {
         for (int i = 0; i < m->n_kernels; i++)
@@ -364,7 +395,7 @@ void kernels_name(Emit *e)
                 Text t = { 0 };
                 Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = is_early(e),
                              .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "",
-                             .on90 = l->piece[0]->on90 };
+                             .on90 = l->on90 };
                 for (int j = 0; j < l->n_pieces; j++) {
                         const Piece *p = l->piece[j];
                         k.threads = p->threads > k.threads ? p->threads : k.threads;
@@ -381,6 +412,7 @@ void kernels_name(Emit *e)
                         entry_many(e, l, &k, &t);
                 if (is_cuda(e))
                         text_add(&t, "TGC_KERNEL(\1, %d)\n", k.n_args);
+                drop_marks(t.s);
                 k.text = t.s;
                 l->kernel = intern(m, &k);
                 text_free(&t);

@@ -359,7 +359,7 @@ static void matmul(Emit *e, const Group *gr)
         const char *type = c_type(a.dt);
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads,
-                        .fixed = is_number(Mc), .rows = M };
+                        .fixed = is_number(Mc), .rows = M, .brief = is_number(Mc) };
         const Group *columns = column_beside(e, gr->anchor);
         bool fixed = is_number(Kc) && is_number(Nc);
         Ways ways = { .cut = !lead, .most = !fixed || !p.fixed, .sums = columns, .batch = b_most,
@@ -375,7 +375,7 @@ static void matmul(Emit *e, const Group *gr)
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         b.alone = t->cls[1];
-        if (t90 && columns) {
+        if (t90 && t90->share && columns) {
                 sums90 = row_sums90(&p, t90, splits90);
                 sums_work = column_work(e, columns, sums90);
         }
@@ -394,7 +394,7 @@ static void matmul(Emit *e, const Group *gr)
                         build_line(&s, "\1_tail tail = { a };");
                 }
                 if (t90)
-                        product90(&s, &p, t90, splits90, ws,
+                        product90(&s, &p, t90, splits90, false, ws,
                                   sums90 ? arg_work(e, &s.args, sums_work, "float", "sums") : NULL);
                 build_line(&s,
                            "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
@@ -428,9 +428,9 @@ static void matmul(Emit *e, const Group *gr)
                                       align);
         const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
         build_line(&b, "\1_tail tail = { a };");
-        bool norms = norm && fixed && !t90 && norm90(&b, norm, t, m_most, N, k_most, shape, operands);
-        if (t90)
-                product90(&b, &p, t90, 1, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
+        bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p) : norm90(&b, norm, t, m_most, N, k_most, shape, operands));
+        if (t90 && !norms)
+                product90(&b, &p, t90, 1, pick.forced, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
         if (lead) {
                 text_add(&b.decl,
                          "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "

@@ -3,7 +3,7 @@
  * A plan serves every GPU, so a kernel keeps its portable body and launch, and gets a second
  * body under TGC_SM90A with a launch of its own (On90): operands come through tensor maps,
  * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest, the run counts those
- * that there are.
+ * that there are.  A short product has one tile a block; which, is left to schedule.c, that knows what else is in the launch.
  *
  *      #ifdef TGC_SM90A
  *              matmul_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
@@ -13,9 +13,9 @@
 #include "codegen.h"
 #include <string.h>
 
-/* LEAST_US: shorter products stay as they are, and may be joined with others (schedule.c); those of prompts, whose rows
- * a run counts, never are. */
-enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256 };
+/* LEAST_US: shorter products have short tiles, if they fit, and may be joined with others (schedule.c); those of prompts,
+ * whose rows a run counts, never are.  SHORT_M: fewer rows wait for weights. */
+enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65 };
 
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
@@ -75,6 +75,60 @@ static double joint_time(const Tile90 *t, const Product90 *p)
         return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->tail_bytes - 2);
 }
 
+/* A short tile of all M x N in one wave.  Where two results are computed from a sum, three small tiles of matmul_tiles.def on
+ * each multiprocessor hide that better (1536x1536x384 with SiLU and its slope: 7.2 us, in tiles of 192x128 7.5). */
+static bool short_fits(const Tile90 *t, const Product90 *p)
+{
+        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS && (p->reads || p->tail_bytes <= 2);
+}
+
+/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less
+ * L2 gives each.  Measured where that has the operands (K = 1536, the launch: 72 tiles of 64x128 6.4, 126 7.2; 108 of 128x128
+ * 9.9, 132 10.1). */
+static const double SHORT_START = 1.9;
+static double short_tile_us(const Tile90 *t, const Product90 *p, int64_t blocks)
+{
+        double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SMS);
+        return main + 1.4e-5 * t->bm * t->bn * p->tail_bytes;
+}
+
+/* Tiles for s[k] and those behind it, beside `blocks` others. */
+static void shorts_try(const Short *const *s, int n, int k, int64_t blocks, const Tile90 **t, double *least,
+                       const Tile90 **best)
+{
+        for (int i = 0; i < N_TILES && k < n; i++) {
+                int64_t own = tiles90(&tiles[i], &s[k]->p);
+                t[k] = &tiles[i];
+                if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) && blocks + own <= SMS)
+                        shorts_try(s, n, k + 1, blocks + own, t, least, best);
+        }
+        if (k < n)
+                return;
+        double us = 0;
+        for (int i = 0; i < n; i++) {
+                double x = short_tile_us(t[i], &s[i]->p, blocks);
+                us = x > us ? x : us;
+        }
+        if (*least <= 0 || us < *least) {
+                *least = us;
+                memcpy(best, t, (size_t)n * sizeof *t);
+        }
+}
+
+double shorts_pick(const Short *const *s, int n, const Tile90 **best)
+{
+        const Tile90 *t[MOST_SHORTS];
+        double least = 0;
+        shorts_try(s, n, 0, 0, t, &least, best);
+        return least > 0 ? SHORT_START + least : 0;
+}
+
+On90 short_on90(Arena *a, const Tile90 *t, const Short *s)
+{
+        return (On90){ .threads = t->threads, .smem = t->smem, .cluster = 1,
+                       .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
+}
+
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
 double tile_time_tail(const Tile *t, const Product90 *p, int splits)
 {
@@ -88,6 +142,10 @@ int tile90_list(const Product90 *p, bool cut, Candidate *out)
         int n = 0;
         for (int i = 0; i < N_TILES && p->dt != DT_F32 && p->align >= 16; i++) {
                 const Tile90 *t = &tiles[i];
+                if (short_fits(t, p))
+                        out[n++] = (Candidate){ t->name, NULL, t, 1, SHORT_START + short_tile_us(t, p, tiles90(t, p)) };
+                if (!t->share)
+                        continue;
                 if (t->parts > 1 && joint_fits(t, p))
                         out[n++] = (Candidate){ t->name, NULL, t, 1, joint_time(t, p) };
                 for (int s = 1; t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K)); s++)
@@ -111,10 +169,11 @@ const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_split
         Candidate c[MOST_CANDIDATES];
         const Tile90 *best = NULL;
         double us = tile_time_tail(other, p, other_splits);
-        int n = us < LEAST_US && p->fixed ? 0 : tile90_list(p, other_splits > 1, c);
+        bool brief = us < LEAST_US && p->fixed;
+        int n = brief && other_splits > 1 ? 0 : tile90_list(p, other_splits > 1, c);
         *splits = 1;
         for (int i = 0; i < n; i++)
-                if (c[i].us < us)
+                if (c[i].us < us && !c[i].t90->share == brief)
                         best = c[i].t90, us = c[i].us, *splits = c[i].splits;
         return best;
 }
@@ -139,25 +198,42 @@ const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
         return "PARTS";
 }
 
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const char *ws, const char *sums)
+const char *maps90(Build *b, const Product90 *p)
 {
         Emit *e = b->e;
         const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
                         w = { p->w, p->dt, p->tb ? p->N : p->K, p->tb ? p->K : p->N, p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
+        return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
+}
+
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
+{
+        Emit *e = b->e;
+        const char *maps = maps90(b, p);
+        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, pairs = t->share == 1 && p->fixed && even;
         /* S128x128t becomes S128x128p */
-        const char *how = arena_fmt(e->tmp, "<%s, %.*s%s, %s, %s", c_type(p->dt), (int)strlen(t->name) - pairs, t->name,
-                                    pairs ? "p" : "", p->ta ? "true" : "false", p->tb ? "true" : "false");
+        const char *how = arena_fmt(e->tmp, "<%s, %.*s%s, %s", c_type(p->dt), (int)strlen(t->name) - pairs, t->name,
+                                    pairs ? "p" : "", kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
-        const char *M = dim_c(e, p->rows);
-        long long N = p->N, K = p->K, across = (N + t->bn - 1) / t->bn * splits;
+        long long across = (p->N + t->bn - 1) / t->bn * splits;
         b->include = "matmul_sm90";
         b->on90 = (On90){ .threads = t->threads, .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
                           .grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles90(t, p) * splits)
                                 : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows), t->bm),
                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
+        if (!t->share) {
+                Short *s = arena_alloc(e->m->arena, sizeof *s);
+                *s = (Short){ *p, forced ? t : NULL };
+                b->include = "matmul_short_sm90";
+                b->brief = s;
+                b->on90 = short_on90(e->m->arena, t, s);
+                build_line(b, "matmul_short<%s, \2%s\2, %s>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
+                text_add(&b->body, "#else\n");
+                return;
+        }
         b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
         const char *waits = b->waits ? ", true" : "";
         if (t->parts > 1) {
@@ -167,14 +243,12 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, const 
                 b->on90.cluster = 2;
                 b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2, dim_grid(e, p->rows),
                                          2 * t->bm);
-                build_line(b, "matmul_tma_joint%s%s>(a.%s, a.%s, %s, %lld, %lld, a.%s, a.%s, rt->sms, smem, tail);", how,
-                           waits, ma, mw, M, N, K, ws, arg_work(e, &b->args, counts, "int", "joined"));
+                build_line(b, "matmul_tma_joint%s%s>(%s, a.%s, a.%s, rt->sms, smem, tail);", how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
         } else if (splits > 1)
-                build_line(b, "matmul_tma_split%s, 4%s>(a.%s, a.%s, %s, %lld, %lld, %d, a.%s, tile, "
-                              "(int)gridDim.x, smem%s);", how, waits, ma, mw, M, N, K, splits, ws, rows);
+                build_line(b, "matmul_tma_split%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
+                           rows);
         else
-                build_line(b, "matmul_tma_persistent%s%s>(a.%s, a.%s, %s, %lld, %lld, tile, (int)gridDim.x, smem, "
-                              "tail%s);", how, waits, ma, mw, M, N, K, rows);
+                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, tail%s);", how, waits, maps, rows);
         text_add(&b->body, "#else\n");
         if (b->waits)
                 build_line(b, "pdl_wait();");

@@ -76,31 +76,58 @@ const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
         return NULL;
 }
 
-bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
-            const char *operands)
+/* A cluster of `across` blocks does `task`, C text up to KIND; then operands. */
+static void put_norm(Build *b, const Group *norm, int64_t across, const char *task, const char *operands)
 {
         Emit *e = b->e;
         const Node *n = NODE(e->g, norm->anchor);
-        bool layer = n->op == OP_LAYERNORM;
-        int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
-        int64_t smem = t->smem + across * t->bm * (layer ? 8 : 4) + 16;
         char eps[32];
-        if (!strchr("WT", *t->name) || across > MOST_CLUSTER || blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
-            (blocks > SPREAD && K * t->ps > SHORT_PS))
-                return false;
         num_text(n->a.num.x, eps);
-        b->include = "matmul_norm";
-        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         text_add(&b->decl, "#ifdef TGC_SM90A\n");
         build_functor(b, &norm->tail[0], "norm_tail");
         text_add(&b->decl, "#endif\n\n");
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(b, "\1_norm_tail norm_tail = { a };");
-        build_line(b, "matmul_norm_task<%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, tail, norm_tail);", shape,
-                   layer ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
+        build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, tail, norm_tail);", task,
+                   n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
         text_add(&b->body, "#else\n");
         e->done90[norm->anchor] = true;
+}
+
+/* Of blocks of bm rows behind the product's own. */
+static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int bm)
+{
+        return across * bm * (NODE(e->g, norm->anchor)->op == OP_LAYERNORM ? 8 : 4) + 16;
+}
+
+bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
+            const char *operands)
+{
+        Emit *e = b->e;
+        int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
+        int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
+        if (!strchr("WT", *t->name) || across > MOST_CLUSTER || blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
+            (blocks > SPREAD && K * t->ps > SHORT_PS))
+                return false;
+        b->include = "matmul_norm";
+        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
+                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_task<%s", shape), operands);
+        return true;
+}
+
+bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 *p)
+{
+        Emit *e = b->e;
+        int64_t across = (p->N + t->bn - 1) / t->bn, blocks = (p->M + t->bm - 1) / t->bm * across;
+        int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
+        if (t->share || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
+                return false;
+        b->include = "matmul_norm_short_sm90";
+        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
+                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_short<%s, %s, %s, %s", c_type(p->dt), t->name,
+                                            p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
         return true;
 }

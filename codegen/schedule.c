@@ -8,8 +8,11 @@
  * first that takes as long, else the longest; or it waits till the end for others of its kind.
  * A team is one launch: entry.c lets the block's number choose what it does.
  *
- *      dx = dy W; dW parts = dy^T x          one launch
+ *      dx = dy W; dW = dy^T x                one launch
  *      norm's gradient; sum of dW's parts    one launch
+ *
+ * Short products, which have tiles of their own on sm_90a (gen_matmul_sm90.c), team up with their like where that makes the
+ * launch the least longer; their tiles are chosen for all of it.
  *
  * And of two launches of one block each, the second of which waits for the first, the block does both.
  *
@@ -25,6 +28,7 @@
  * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
 enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250 };
 
+/* us: the longest of its members'; of short products, what the launch takes. */
 typedef struct Team { int level, *member, n, blocks, room, threads, args; double us; } Team;
 
 typedef struct Steps {
@@ -121,7 +125,7 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->waits && !p->alone && !p->on90.threads && room > 0 &&
+        return !p->waits && !p->alone && (!p->on90.threads || p->brief) && room > 0 &&
                room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
 }
 
@@ -132,6 +136,20 @@ static bool agree(const Piece *a, const Piece *b)
                ((is_light(a) && is_light(b)) || a->threads == b->threads);
 }
 
+/* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it cannot be. */
+static double team_us(const Steps *s, const Team *t, int more, const Tile90 **tile)
+{
+        const Short *all[MOST_SHORTS];
+        int n = 0;
+        for (int k = 0; k < t->n + (more >= 0); k++) {
+                const Short *x = s->e->launch[k < t->n ? t->member[k] : more].piece[0]->brief;
+                if (!x || n == MOST_SHORTS)
+                        return 0;
+                all[n++] = x;
+        }
+        return shorts_pick(all, n, tile);
+}
+
 static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
@@ -139,7 +157,7 @@ static bool has_room(const Steps *s, const Team *t, int i)
         int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
-                if (!may_join(s->e, m) || !agree(m->piece[0], l->piece[0]))
+                if (!may_join(s->e, m) || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
                         return false;
                 light &= is_light(m->piece[0]);
         }
@@ -151,12 +169,19 @@ static bool has_room(const Steps *s, const Team *t, int i)
 static void place(Steps *s, int i, int lo, int hi, int own)
 {
         const Launch *l = &s->e->launch[i];
-        double us = l->piece[0]->us, least = 0;
+        const Tile90 *tile[MOST_SHORTS];
+        bool brief = l->piece[0]->brief;
+        double us = brief ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = brief ? us : 0;
         Team *t = NULL;
         for (int v = lo; v <= hi && may_join(s->e, l) && !(t && least <= 0); v++)
-                for (int k = 0; k < s->n_teams; k++)
-                        if (s->team[k].level == v && (!t || us - s->team[k].us < least) && has_room(s, &s->team[k], i))
-                                t = &s->team[k], least = us - t->us;
+                for (int k = 0; k < s->n_teams; k++) {
+                        Team *x = &s->team[k];
+                        if (x->level != v || !has_room(s, x, i))
+                                continue;
+                        double all = brief ? team_us(s, x, i, tile) : us;
+                        if (brief ? all > 0 && all - x->us < least : !t || us - x->us < least)
+                                t = x, least = all - x->us;
+                }
         if (!t) {
                 t = &s->team[s->n_teams++];
                 *t = (Team){ .level = own, .member = arena_alloc(s->a, (size_t)s->n * sizeof *t->member) };
@@ -166,24 +191,36 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->room += room_of(l);
         t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
-        t->us = us > t->us ? us : t->us;
+        t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
         s->level[i] = t->level;
 }
 
+/* A launch that is not where it must be, unless one that it waits for has no place yet. */
+static void place_later(Steps *s, int i)
+{
+        int first = 0;
+        if (s->level[i] >= 0)
+                return;
+        for (int j = 0; j < i; j++)
+                if (s->waits[i * s->n + j]) {
+                        if (s->level[j] < 0)
+                                return;
+                        first = s->level[j] + 1 > first ? s->level[j] + 1 : first;
+                }
+        place(s, i, first, s->late[i], may_join(s->e, &s->e->launch[i]) ? s->late[i] : first);
+}
+
+/* Of short products those that come last have the fewest places to choose from. */
 static void make_teams(Steps *s)
 {
         for (int i = 0; i < s->n; i++)
                 if (s->early[i] == s->late[i])
                         place(s, i, s->early[i], s->early[i], s->early[i]);
-        for (int i = 0; i < s->n; i++) {
-                int first = 0;
-                if (s->level[i] >= 0)
-                        continue;
-                for (int j = 0; j < i; j++)
-                        if (s->waits[i * s->n + j] && s->level[j] >= first)
-                                first = s->level[j] + 1;
-                place(s, i, first, s->late[i], may_join(s->e, &s->e->launch[i]) ? s->late[i] : first);
-        }
+        for (int i = s->n - 1; i >= 0; i--)
+                if (s->e->launch[i].piece[0]->brief)
+                        place_later(s, i);
+        for (int i = 0; i < s->n; i++)
+                place_later(s, i);
 }
 
 /* ---- one launch of a team ------------------------------------------------- */
@@ -196,14 +233,50 @@ static void add(Launch *to, const Launch *l)
         to->piece[to->n_pieces++] = l->piece[0];
 }
 
+/* text with `to` between its \2. */
+static const char *with_tile(Arena *a, const char *text, const char *to)
+{
+        const char *from = strchr(text, '\2');
+        return arena_fmt(a, "%.*s%s%s", (int)(from - text), text, to, strchr(from + 1, '\2') + 1);
+}
+
+/* Short products of the team get their tiles; the launch on sm_90a. */
+static On90 choose_tiles(const Steps *s, const Team *t)
+{
+        Arena *m = s->e->m->arena;
+        const Tile90 *tile[MOST_SHORTS];
+        On90 all = { .cluster = 1 };
+        int64_t blocks = 0;
+        team_us(s, t, -1, tile);
+        for (int i = 0; i < t->n; i++) {
+                Launch *l = &s->e->launch[t->member[i]];
+                Piece *p = arena_alloc(m, sizeof *p);
+                *p = *l->piece[0];
+                l->piece = arena_alloc(m, sizeof *l->piece);
+                l->piece[0] = p;
+                p->on90 = short_on90(m, tile[i], p->brief);
+                p->body = with_tile(m, p->body, tile[i]->name);
+                all.threads = p->on90.threads > all.threads ? p->on90.threads : all.threads;
+                all.smem = p->on90.smem > all.smem ? p->on90.smem : all.smem;
+                blocks += grid_count(p->on90.grid);
+        }
+        all.grid = arena_fmt(m, "%lld", (long long)blocks);
+        return all;
+}
+
 static Launch merged(const Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
         Arena *m = s->e->m->arena;
         Launch to = { .grid = arena_fmt(m, "%d", t->blocks) };
         bool *done = arena_alloc(s->a, (size_t)t->n);
-        if (t->n == 1)
-                return all[t->member[0]];
+        if (all[t->member[0]].piece[0]->brief)
+                to.on90 = choose_tiles(s, t);
+        if (t->n == 1) {
+                Launch one = all[t->member[0]];
+                one.on90 = one.piece[0]->on90;
+                return one;
+        }
         to.arg = arena_alloc(m, (size_t)t->args * sizeof *to.arg);
         to.use = arena_alloc(m, (size_t)t->args * sizeof *to.use);
         to.piece = arena_alloc(m, (size_t)t->n * sizeof *to.piece);

@@ -1,8 +1,8 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
- * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long.
- * Joined side by side: a+b; in turn: a;b.  Launches stand in the order of a program. */
+ * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and NAME:MxNxK is a short product
+ * for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program. */
 #include "test.h"
 #include <stdlib.h>
 #include "codegen/codegen.h"
@@ -11,15 +11,26 @@ enum { MOST = 32 };
 
 static void add(Emit *e, const char *line)
 {
-        static char name[MOST][16];
-        char grid[32], args[80], *word, *rest;
+        static char name[MOST][32];
+        char grid[32], args[80], *word, *rest, *shape;
         int threads, smem;
-        CHECK(sscanf(line, "%15s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid, args) == 5);
+        CHECK(sscanf(line, "%31s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid, args) == 5);
         Build b = build_start(e, NULL, "map", name[e->n_launch]);
         b.threads = threads;
         b.smem = smem;
         b.us = strchr(name[e->n_launch], '*') ? 5 : 0;
         b.plain = strchr(name[e->n_launch], '-');
+        if ((shape = strchr(name[e->n_launch], ':'))) {
+                Short *s = arena_alloc(e->m->arena, sizeof *s);
+                long long M, N, K;
+                CHECK(sscanf(shape, ":%lldx%lldx%lld", &M, &N, &K) == 3);
+                s->p = (Product90){ .dt = DT_BF16, .M = M, .N = N, .K = K, .align = 16, .tail_bytes = 2, .fixed = true,
+                                    .brief = true };
+                b.brief = s;
+                b.on90 = (On90){ .threads = 160, .grid = "1", .cluster = 1 };
+                build_line(&b, "\2S64x64s\2");
+                *shape = 0;
+        }
         for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
                 const char *type = *word == 'h' ? "bf16" : "float";
                 word += *word == 'h';
@@ -52,7 +63,10 @@ static void expect(const char *program, const char *want)
                 const Launch *l = &e.launch[i];
                 for (int k = 0; k < l->n_pieces; k++)
                         text_add(&got, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
-                text_add(&got, " %s\n", l->grid);
+                text_add(&got, " %s", l->grid);
+                if (l->on90.threads)
+                        text_add(&got, " sm90 %s", l->on90.grid);
+                text_add(&got, "\n");
         }
         CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
         text_free(&got);
@@ -125,6 +139,24 @@ TEST(what_fills_the_gpu_stays_alone)
         expect("a 128 17408 200 0!\nb 128 17408 100 1!\nc 128 17408 60 2!\n", "a+c 260\nb 100\n");
         expect("a 128 0 5000 0!\nb 128 0 1 1!\n", "a 5000\nb 1\n");
         expect("a 128 0 1 0!\nb 128 0 ceil(B*T/64) 1!\nc 128 0 2*ceil(9/4) 2!\n", "a+c 7\nb ceil(B*T/64)\n");
+}
+
+/* Alone in small tiles; with others in larger ones, which all fit at once; one that need not be there where it costs the
+ * launch least. */
+TEST(short_products_share_the_gpu)
+{
+        expect("dx:1536x384x1536 128 98304 72 0!\n", "dx 72 sm90 72\n");
+        expect("dx:1536x384x1536 128 98304 72 0!\ndw:384x1536x1536 128 98304 72 d1\ndv:1536x384x1536 128 98304 72 d2\n",
+               "dx+dw+dv 216 sm90 108\n");
+        expect("dx:1536x384x384 128 98304 72 0!\ndw:384x384x1536 128 98304 36 d1\ndy:1536x384x1536 128 98304 72 0 1!\n",
+               "dx 72 sm90 72\ndy+dw 108 sm90 90\n");
+}
+
+/* Neither other launches nor more than fit. */
+TEST(short_products_are_by_themselves)
+{
+        expect("dx:1536x384x1536 128 98304 72 0!\nsum 128 98304 4 d1\n", "dx 72 sm90 72\nsum 4\n");
+        expect("a:1536x1536x384 128 98304 72 0!\nb:1536x1536x384 128 98304 72 1!\n", "a 72 sm90 96\nb 72 sm90 96\n");
 }
 
 TEST(equal_pieces_stand_together)

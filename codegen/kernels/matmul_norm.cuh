@@ -224,14 +224,10 @@ struct NormTail {
         }
 };
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Tail, class Finish>
-TGC_DEV void matmul_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, float eps, int tile,
-                              char *smem, const Tail &tail, const Finish &finish)
+/* All threads, before anything else. */
+template <class Normed, class Norm>
+TGC_DEV void norm_begin(char *sums)
 {
-        typedef NormTail<Tile, Norm, Tail, Finish> Normed;
-        const int rank = tile % Norm::CLUSTER;
-        const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
-        char *sums = smem + Tile::SMEM;
 #ifdef TGC_SM90A
         if constexpr (Norm::CLUSTER > 1) {
                 Mbar *bar = (Mbar *)(sums + Normed::At::BAR);
@@ -245,6 +241,17 @@ TGC_DEV void matmul_norm_task(const T *a, long lda, const T *b, long ldb, int M,
 #else
         static_assert(Norm::CLUSTER == 1, "clusters are sm_90a's");
 #endif
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Tail, class Finish>
+TGC_DEV void matmul_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, float eps, int tile,
+                              char *smem, const Tail &tail, const Finish &finish)
+{
+        typedef NormTail<Tile, Norm, Tail, Finish> Normed;
+        const int rank = tile % Norm::CLUSTER;
+        const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
+        char *sums = smem + Tile::SMEM;
+        norm_begin<Normed, Norm>(sums);
         const Normed normed = { { tail }, finish, eps, at.m, at.n, M, N, rank, sums };
         matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K, at, 0,
                                                        (K + Tile::BK - 1) / Tile::BK, smem, normed);

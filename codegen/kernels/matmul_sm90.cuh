@@ -406,7 +406,7 @@ TGC_DEV constexpr int end_of()
 {
         if (Tail::MAXV == 8 && TailStores<Tail>::pairs())
                 return BY_PAIRS;
-        if (Tail::MAXV == 8 && Tile::SHARE == 1 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
+        if (Tail::MAXV == 8 && Tile::SHARE < 2 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
                 return BY_PANEL;
         return BY_TRADING;
 }

@@ -1,4 +1,4 @@
-/* matmul_sm90_bench.cu: is matmul_sm90.cuh right, and how fast, on the Hopper at hand.
+/* matmul_sm90_bench.cu: are matmul_sm90.cuh and matmul_short_sm90.cuh right, and how fast, on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
  *           -o matmul_sm90_bench tests/bench/matmul_sm90_bench.cu -ldl
@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "product_bench.h"
-#include "matmul_sm90.cuh"
+#include "matmul_short_sm90.cuh"
 
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
@@ -184,7 +184,9 @@ struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; int 
 template <class T, class Tile, bool TA, bool TB, class Tail>
 TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
 {
-        if constexpr (Tile::PARTS > 1)
+        if constexpr (Tile::SHARE == 0)
+                matmul_short<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
+        else if constexpr (Tile::PARTS > 1)
                 matmul_tma_joint<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
         else
                 matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
@@ -240,7 +242,7 @@ void launch(Args g, int n, cudaStream_t s)
         const int rows = (g.M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * (Tile::WHOLE_M / Tile::BM);
         const int tiles = rows * ((g.N + Tile::BN - 1) / Tile::BN);
         const bool split = MODE == SPLIT || MODE == SUMMED_SPLIT;
-        const int work = (split ? tiles * n : tiles) * Tile::PARTS, fit = Tile::PARTS > 1 ? work : split || !n ? sms : n;
+        const int work = (split ? tiles * n : tiles) * Tile::PARTS, fit = Tile::PARTS > 1 || !Tile::SHARE ? work : split || !n ? sms : n;
         const int smem = Tile::SMEM + (MODE == SUMMED || MODE == SUMMED_SPLIT ? ROW_SUMS_SMEM : 0);
         void (*k)(Args);
         if constexpr (Tile::PAIR)
@@ -485,6 +487,13 @@ struct Test {
         TEST(T, S256x128, TA, TB, MODE, M, N, K, n) TEST(T, S128x128, TA, TB, MODE, M, N, K, n) \
         TEST(T, S128x128t, TA, TB, MODE, M, N, K, n) TEST(T, S128x192t, TA, TB, MODE, M, N, K, n)
 
+#define SHORT(Tile) \
+        TEST(bf16, Tile, 0, 1, PERSISTENT, 64, 64, 8, 0) TEST(bf16, Tile, 0, 0, PERSISTENT, 1000, 1032, 1000, 0) \
+        TEST(bf16, Tile, 1, 0, PERSISTENT, 200, 328, 520, 0) TEST(f16, Tile, 1, 1, WIDE, 1000, 1032, 520, 0) \
+        TEST(bf16, Tile, 0, 1, ADDED, 768, 1536, 384, 0) TEST(bf16, Tile, 1, 0, ADDED, 1000, 1032, 520, 0) \
+        TEST(bf16, Tile, 0, 1, TWICE, 1000, 1032, 40, 0) TEST(bf16, Tile, 0, 1, WIDE_ADDED, 511, 1032, 200, 0) \
+        TEST(f16, Tile, 0, 0, HALVES, 1000, 1032, 520, 0) TEST(bf16, Tile, 0, 0, SPREAD, 1000, 1032, 520, 0)
+
 /* With rows of tiles that are not even, columns that end before a part's begin. */
 #define JOINT(Tile, PARTS) \
         TEST(bf16, Tile, 0, 1, PERSISTENT, 1, 512, 64 * PARTS, 0) TEST(bf16, Tile, 0, 0, ADDED, 128, 1024, 1024, 0) \
@@ -536,6 +545,7 @@ static const Test tests[] = {
         TEST(bf16, S128x192p, 1, 0, SUMMED, 1000, 1032, 520, 4)
         TEST(bf16, S128x192p, 1, 0, SUMMED_SPLIT, 240, 264, 1000, 5)
         TEST(bf16, S128x192t, 1, 0, SUMMED_SPLIT, 304, 264, 1000, 5)
+        SHORT(S64x64s) SHORT(S64x128s) SHORT(S128x128s) SHORT(S192x128s)
         JOINT(S128x128p2, 2) JOINT(S128x128p4, 4)
         TEST(bf16, S128x128p4, 0, 1, PERSISTENT, 511, 3072, 520, 0)     /* more than run at once */
 };

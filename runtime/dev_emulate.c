@@ -1,6 +1,8 @@
 /* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
  * emulate.h, which plays a GPU's threads.  One shared object per GROUP units, each
- * with its own tgc_emulate_launch: the headers cost more time than the kernels. */
+ * with its own tgc_emulate_launch: the headers cost more time than the kernels.
+ *
+ * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS multiprocessors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,9 @@
 typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
                      char *err, int err_cap);
 
-typedef struct Unit { SharedObject so; LaunchFn *launch; Err err; int code, cached; } Unit;
+typedef void ClustersFn(unsigned cluster, unsigned together);
+
+typedef struct Unit { SharedObject so; LaunchFn *launch; ClustersFn *clusters; Err err; int code, cached; } Unit;
 
 typedef struct EmulateDevice {
         HostDevice host;
@@ -21,10 +25,10 @@ typedef struct EmulateDevice {
         int  *unit_of;                  /* by kernel */
 } EmulateDevice;
 
-enum { MAX_FLAGS = 40 };
+enum { MAX_FLAGS = 40, SMS = 132 };
 
 /* TGC_CXXFLAGS adds flags, for sanitizers. */
-static void make_flags(const char **flag, char *own, size_t cap)
+static void make_flags(const char **flag, char *own, size_t cap, int sm90)
 {
         static const char *const base[] = {
                 "-DTGC_EMULATE", "-std=c++17", "-O2", "-fopenmp", "-fno-strict-aliasing", "-fPIC", "-w",
@@ -35,6 +39,8 @@ static void make_flags(const char **flag, char *own, size_t cap)
         int n = 0;
         for (size_t i = 0; i < sizeof base / sizeof *base; i++)
                 flag[n++] = base[i];
+        if (sm90)
+                flag[n++] = "-DTGC_SM90A=1";
         snprintf(own, cap, "%s", env ? env : "");
         for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
                 flag[n++] = s;
@@ -91,6 +97,10 @@ static void load_unit(void *ctx, int i)
         memcpy(&u->launch, &sym, sizeof sym);
         if (!sym)
                 u->code = err_set(&u->err, TGC_BAD_FILE, "emulate.h defines no tgc_emulate_launch");
+        sym = so_symbol(&u->so, "tgc_emulate_clusters");
+        memcpy(&u->clusters, &sym, sizeof sym);
+        if (!sym && x->d->host.d.sm90)
+                u->code = err_set(&u->err, TGC_NO_DEVICE, "the plan's emulate.h knows no clusters: compile the model again");
 }
 
 static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, Err *e)
@@ -107,7 +117,7 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
                 emulator |= !strcmp(headers->file[i].name, "emulate.h");
         if (!emulator)
                 return err_set(e, TGC_NO_DEVICE, "the plan's CUDA headers lack emulate.h: compile the model again");
-        make_flags(flag, own, sizeof own);
+        make_flags(flag, own, sizeof own, d->host.d.sm90);
         d->unit = calloc((size_t)units->n, sizeof *d->unit);
         if (!d->unit)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d units", units->n);
@@ -168,10 +178,29 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
 {
         EmulateDevice *d = (EmulateDevice *)dev;
         const KernelDef *def = &dev->prog->kernel[k];
+        const Unit *u = &d->unit[d->unit_of[k]];
+        unsigned threads = (unsigned)def->threads, smem = def->smem, cluster = def->cluster90;
         char why[900] = "";
-        if (d->unit[d->unit_of[k]].launch(def->name, grid, (unsigned)def->threads, def->smem, (void **)arg,
-                                          def->n_args, why, sizeof why))
+        if (dev->sm90 && def->threads90) {
+                threads = (unsigned)def->threads90;
+                smem = def->smem90;
+                if (!cluster && grid > SMS)
+                        grid = SMS;
+                /* pairs, where there are any, are clusters of two; what the GPU holds at once may wait for each other */
+                cluster = cluster ? cluster : grid % 2 ? 1 : 2;
+                u->clusters(cluster, grid <= SMS ? grid : cluster);
+        }
+        if (u->launch(def->name, grid, threads, smem, (void **)arg, def->n_args, why, sizeof why))
                 return err_set(e, TGC_CHECK_FAILED, "%.60s: %.900s", def->name, why);
+        return TGC_OK;
+}
+
+/* kernels/emulate_sm90.h's Map. */
+static int emulate_tensor_map(Device *dev, void *out, const MapDef *m, void *matrix, Err *e)
+{
+        const struct { const void *matrix; uint64_t rows, cols, ld; } map = { matrix, m->rows, m->cols, m->ld };
+        (void)dev, (void)e;
+        memcpy(out, &map, sizeof map);
         return TGC_OK;
 }
 
@@ -186,7 +215,8 @@ static void emulate_close(Device *dev)
         free(d);
 }
 
-static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load, .launch = emulate_launch };
+static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load, .launch = emulate_launch,
+                                    .tensor_map = emulate_tensor_map };
 
 int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
 {
@@ -196,7 +226,14 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
         d->host.d.ops = &emulate_ops;
         d->host.d.kind = DEV_EMULATE;
         d->host.d.opt = *o;
-        snprintf(d->host.d.name, sizeof d->host.d.name, "emulated GPU");
+        const char *arch = getenv("TGC_EMULATE_ARCH");
+        if (arch && strcmp(arch, "sm_90a")) {
+                free(d);
+                return err_set(e, TGC_USAGE, "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, or without it no GPU of its own", arch);
+        }
+        d->host.d.sm90 = arch != 0;
+        d->host.d.sms = arch ? SMS : 0;
+        snprintf(d->host.d.name, sizeof d->host.d.name, arch ? "emulated GPU, sm_90a" : "emulated GPU");
         *out = &d->host.d;
         return TGC_OK;
 }

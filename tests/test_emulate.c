@@ -97,7 +97,7 @@ TEST(kernels_under_sanitizers)
 /* Its program plays Hopper's clusters, with host threads. */
 TEST(attention_in_clusters)
 {
-        build("-w", "tests/emulate/attend_test.cu -lpthread", "attend");
+        build("-w", "tests/emulate/attend_test.cu", "attend");
         run("attend", "forward");
         run("attend", "1");
 }

@@ -99,18 +99,6 @@ struct AttParts90 {
  * [lo, hi) of queries that meet some of them. */
 struct AttOnceJob { int nth, round, b, h, bh, n, row, lo, hi; };
 
-TGC_DEV void att_red90(float4 *p, float x, float y, float z, float w)
-{
-        asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-                     :: "l"(__cvta_generic_to_global(p)), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
-}
-
-/* A word that one block writes and others wait for. */
-TGC_DEV void att_release90(unsigned *p, unsigned x)
-{
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(__cvta_generic_to_global(p)), "r"(x) : "memory");
-}
-
 /* How far block after block is: counts from `base`, what all words were when the call began. */
 struct AttTurn90 {
         const unsigned *word;
@@ -124,8 +112,7 @@ struct AttTurn90 {
         }
         __device__ __forceinline__ void look()
         {
-                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                             : "=r"(seen) : "l"(__cvta_generic_to_global(word)) : "memory");
+                seen = load_acquire(word);
         }
         __device__ __forceinline__ void wait(const unsigned *word_, int count)
         {
@@ -284,10 +271,10 @@ struct AttOnce90 {
                         for (int left = j.hi - j.lo; left > 0; left--) {
                                 parts.wait_added();
                                 mbarrier_arrive(parts.empty());
-                                att_release90(to, ++n);
+                                store_release(to, ++n);
                                 parts.next();
                         }
-                att_release90(to, end);
+                store_release(to, end);
         }
 
         /* ---- dk, dv ---- */
@@ -440,7 +427,7 @@ struct AttOnce90 {
                                         __stcg(sum + c * 128,
                                                make_float4(acc[4 * c], acc[4 * c + 1], acc[4 * c + 2], acc[4 * c + 3]));
                                 else
-                                        att_red90(sum + c * 128, acc[4 * c], acc[4 * c + 1], acc[4 * c + 2],
+                                        add_relaxed(sum + c * 128, acc[4 * c], acc[4 * c + 1], acc[4 * c + 2],
                                                   acc[4 * c + 3]);
                 }
                 __syncwarp();

@@ -153,14 +153,6 @@ struct AttOwn {
         }
 };
 
-/* Names alone: a product is begun in registers of its own, so that those of the last one are free until then. */
-TGC_DEV void att_move90(float (&x)[32], const float (&from)[32])
-{
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-                x[i] = from[i];
-}
-
 /* acc (64,D) += p (64,64) times rows of the step. */
 template <class Tile, class E>
 TGC_DEV void att_add90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_, E tag)
@@ -463,10 +455,10 @@ struct AttDkv90 {
                         wgmma_fence();
                         s.own_k.product(to_x, s.k, s.at(s.here, 0), E());
                         wgmma_commit();
-                        att_move90(x, to_x);
+                        wgmma_move(x, to_x);
                         s.own_v.product(to_y, s.v, s.at(s.here, 1), E());
                         wgmma_commit();
-                        att_move90(y, to_y);
+                        wgmma_move(y, to_y);
                 }
                 s.put(ds);
         }
@@ -644,7 +636,7 @@ struct AttDq90 {
                         wgmma_fence();
                         s.own_q.product(to, s.q, s.at(s.here, 0), E());
                         wgmma_commit();
-                        att_move90(x, to);
+                        wgmma_move(x, to);
                 }
                 wgmma_wait<NEXT ? 2 : 1>();             /* Y(i) */
                 wgmma_hold(y);
@@ -661,7 +653,7 @@ struct AttDq90 {
                         float to[32];
                         s.own_g.product(to, s.g, s.at(s.here, 1), E());
                         wgmma_commit();
-                        att_move90(y, to);
+                        wgmma_move(y, to);
                 }
                 wgmma_fence();
                 att_add90<Tile>(dq, ds, s.at(here, 0), E());

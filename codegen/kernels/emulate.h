@@ -22,15 +22,19 @@
  *     asynchronous copies never waited for, and a kernel where nobody can go on
  *     are errors that name kernel, block, thread and line.
  *
- * What is not: timing, caches, blocks that wait for each other (a spin is
- * reported), the Hopper part of ptx.cuh, rounding of approximate functions.
+ * Built with -DTGC_SM90A=1 it plays Hopper's instructions, too; then blocks whose
+ * launch says so (tgc_emulate_clusters) run by turns and may wait for each other.
+ *
+ * What is not: timing, caches, blocks that wait for each other elsewhere (a spin
+ * is reported), rounding of approximate functions.
  *
  *   emulate_cuda.h   the language: types, conversions, arithmetic, atomics
  *   emulate_fiber.h  stacks and the switch between them
  *   emulate_block.h  threads, warps, barriers, the scheduler
  *   emulate_launch.h entry points and the launch
  *   emulate_warp.h   barriers and shuffles by their CUDA names
- *   emulate_ptx.h    the names of ptx.cuh, included from there */
+ *   emulate_ptx.h    the names of ptx.cuh, included from there
+ *   emulate_sm90.h   those of ptx_sm90.cuh */
 #ifndef TGC_EMULATE_H
 #define TGC_EMULATE_H
 

@@ -2,8 +2,10 @@
  *
  * One warp at a time gets a pass: each of its lanes that can run does so until
  * it waits or ends.  Which warp, and in which order its lanes, is the Order's
- * choice.  Two things are waited for: a block barrier, and a meeting of the
- * lanes in a mask, where the last to come does the work for all. */
+ * choice.  What is waited for: a block barrier, a meeting of the lanes in a mask,
+ * where the last to come does the work for all, and on Hopper an mbarrier and the
+ * cluster's barrier.  Blocks that may wait for each other run by turns, a pass
+ * each. */
 #ifndef TGC_EMULATE_BLOCK_H
 #define TGC_EMULATE_BLOCK_H
 
@@ -15,10 +17,22 @@ EMU_NAMESPACE {
 struct Block;
 struct Warp;
 
-enum State { READY, AT_MEETING, AT_BARRIER, ENDED };
+enum State { READY, AT_MEETING, AT_BARRIER, AT_MBARRIER, AT_CLUSTER, ENDED };
 
 /* A cp.async that was issued. */
 struct Copy { char *to; const char *from; int bytes; bool valid; int group; };
+
+/* A wgmma that was issued: this thread's accumulators, and its registers of A or a descriptor. */
+struct Wgmma {
+        void (*run)(Block *, int, const Wgmma *);
+        float *d;
+        unsigned regs[4], number, group;
+        unsigned long long a, b;
+        bool add;
+};
+
+/* A tile that the copy engine is to fetch, for the block whose shared memory it goes to. */
+struct Fetch { char *to; const void *map, *mbar; int x, y; };
 
 struct Thread {
         Context context;
@@ -35,6 +49,11 @@ struct Thread {
         /* Copies under way, oldest first; groups committed. */
         std::vector<Copy> copies;
         int group, spins;
+        /* Hopper (emulate_sm90.h) */
+        const void *mbar;               /* at which it waits */
+        unsigned round;                 /* of the cluster's barrier */
+        std::vector<Wgmma> wgmma;       /* issued and not waited for, oldest first */
+        unsigned issued, wgroup;        /* how many it has issued, groups it has committed */
 };
 
 /* Lanes that wait for the rest of a mask. */
@@ -73,8 +92,16 @@ struct Block {
         unsigned order;
         uint64_t random;
         Context host;
-        bool failed;
+        bool failed, spun;              /* spun: somebody of the last warp waits in a loop, so that another is next */
+        int last;                       /* warp */
         char message[600];
+        /* Hopper: the blocks that run by turns, and what the first of a cluster keeps of its barrier */
+        Block **with;
+        int n_with, rank, cluster;      /* rank: among the n_with; blocks `cluster` at a time are clusters */
+        int arrived;
+        unsigned round;
+        unsigned done[8];               /* wgmma's of each warpgroup that have run */
+        std::vector<Fetch> fetch;       /* under way */
 };
 
 /* The fiber that runs on this host thread.  Shared by all units of an object. */
@@ -157,8 +184,9 @@ inline void wait_in(Thread *t, State state)
 inline void yield()
 {
         Thread *t = self();
-        if (++t->spins > 1 << 16)
+        if (++t->spins > (t->block->n_with > 1 ? 1 << 22 : 1 << 16))
                 fail("thread %d waits in a loop for something that no running block does", t->number);
+        t->block->spun = true;
         leave(t);
 }
 
@@ -332,6 +360,8 @@ inline void thread_end(Thread *t)
         Warp *w = t->warp;
         if (!t->copies.empty())
                 fail("thread %d ends with %zu asynchronous copies not waited for", t->number, t->copies.size());
+        if (!t->wgmma.empty())
+                fail("thread %d ends with %zu wgmma's not waited for", t->number, t->wgmma.size());
         for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
                 if (i->mask >> t->lane & 1) {
                         Thread *o = w->lane[__builtin_ctz(i->here)];
@@ -374,6 +404,11 @@ inline Warp *pick_warp(Block *b)
         unsigned ready = b->ready;
         if (!ready)
                 return 0;
+        if (b->spun) {
+                unsigned other = ready & ~(1u << b->last), later = other & ~((2u << b->last) - 1);
+                b->spun = false;
+                ready = later ? later & -later : other ? other & -other : ready;
+        }
         if (b->order == BACKWARD)
                 return &b->warp[31 - __builtin_clz(ready)];
         if (b->order > BACKWARD) {      /* the first from a random one on */
@@ -385,6 +420,7 @@ inline Warp *pick_warp(Block *b)
 
 inline void warp_pass(Block *b, Warp *w)
 {
+        b->last = w->number;
         unsigned first = 0, step = 1;
         if (b->order == BACKWARD)
                 first = 31, step = 31;
@@ -421,15 +457,19 @@ inline void fail_stuck(Block *b)
         block_fail(b, "nobody can go on: %d of %d threads have ended; waiting:%s", b->ended, b->n, text);
 }
 
-/* Run one block to its end or its first failure (b->failed, b->message).  The
- * caller has set kernel, name, args, idx, dim, grid, n, thread (contexts with
- * stacks from stacks_map), smem, smem_size and order. */
-inline void block_run(Block *b, char *stacks)
+/* Make a block ready to run.  The caller has set kernel, name, args, idx, dim, grid, n, thread (contexts with stacks
+ * from stacks_map), smem, smem_size, order, with, n_with, rank and cluster. */
+inline void block_start(Block *b, char *stacks)
 {
         b->ended = b->gone = 0;
         b->live = b->n;
-        b->failed = false;
+        b->failed = b->spun = false;
+        b->last = 0;
         b->ready = 0;
+        b->arrived = 0;
+        b->round = 0;
+        b->fetch.clear();
+        memset(b->done, 0, sizeof b->done);
         memset(b->warp, 0, sizeof b->warp);
         memset(b->barrier, 0, sizeof b->barrier);
         b->random = ((uint64_t)b->order << 32 | b->idx.x) * 0x9e3779b97f4a7c15u | 1;
@@ -445,18 +485,42 @@ inline void block_run(Block *b, char *stacks)
                 t->warp->lane[t->lane] = t;
                 t->warp->exists |= 1u << t->lane;
                 t->copies.clear();
+                t->wgmma.clear();
                 t->group = t->spins = 0;
+                t->issued = t->wgroup = 0;
                 set_state(t, READY);
                 fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, i * 5, thread_main);
         }
-        for (Warp *w; !b->failed && (w = pick_warp(b)); )
-                warp_pass(b, w);
-        if (!b->failed && b->ended < b->n)
-                fail_stuck(b);
-        for (int i = 1; i < 16; i++)
-                if (!b->failed && b->barrier[i].arrived)
-                        block_fail(b, "ends with %d of %d arrivals at named barrier %d", b->barrier[i].arrived,
-                                   b->barrier[i].expected, i);
+}
+
+/* A pass of one warp of each block until all have ended or one has failed (b->failed, b->message). */
+inline void blocks_run(Block **with, int n)
+{
+        for (bool moved = true, failed = false; moved && !failed; ) {
+                moved = false;
+                for (int i = 0; i < n && !failed; i++) {
+                        Warp *w = pick_warp(with[i]);
+                        if (w) {
+                                warp_pass(with[i], w);
+                                moved = true;
+                                failed = with[i]->failed;
+                        }
+                }
+        }
+        for (int i = 0; i < n; i++)
+                if (with[i]->failed)
+                        return;
+        for (int i = 0; i < n; i++) {
+                Block *b = with[i];
+                if (b->ended < b->n) {
+                        fail_stuck(b);
+                        return;
+                }
+                for (int k = 1; k < 16; k++)
+                        if (!b->failed && b->barrier[k].arrived)
+                                block_fail(b, "ends with %d of %d arrivals at named barrier %d", b->barrier[k].arrived,
+                                           b->barrier[k].expected, k);
+        }
 }
 
 } // namespace emu

@@ -15,6 +15,7 @@
 #define __constant__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define TGC_DEV static inline __attribute__((unused))
 
@@ -218,6 +219,9 @@ template <class T> TGC_DEV void __stcg(T *p, T v) { *p = v; }
 TGC_DEV void __threadfence()                    { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 TGC_DEV void __threadfence_block()              { }
 TGC_DEV void __threadfence_system()             { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+TGC_DEV void __trap()                           { abort(); }
+TGC_DEV long long clock64()                     { return 0; }
 
 /* Atomics on integers; on floats they would make sums depend on the schedule. */
 #define EMU_ATOMICS(T) \

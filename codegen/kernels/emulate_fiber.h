@@ -163,17 +163,17 @@ inline void fiber_entered(Context *host)
 #endif
 }
 
-/* n stacks with an inaccessible page below each; NULL if there is no memory. */
+/* n stacks, guarded: with an inaccessible page below each; NULL if there is no memory. */
 inline size_t stack_stride() { return STACK + (size_t)sysconf(_SC_PAGESIZE); }
 
-inline char *stacks_map(int n)
+inline char *stacks_map(int n, bool guarded)
 {
         size_t stride = stack_stride();
         char *p = (char *)mmap(0, n * stride, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED)
                 return 0;
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n && guarded; i++)
                 mprotect(p + i * stride, stride - STACK, PROT_NONE);
         return p;
 }

@@ -70,7 +70,8 @@ struct WorkersLock {
         ~WorkersLock() { __atomic_store_n(&workers_lock, 0, __ATOMIC_RELEASE); }
 };
 
-inline Worker *worker_get(int n_threads)
+/* Guarded: many blocks that wait for each other would take more mappings than there are. */
+inline Worker *worker_get(int n_threads, bool guarded)
 {
         {
                 WorkersLock lock;
@@ -79,7 +80,7 @@ inline Worker *worker_get(int n_threads)
                         return w;
                 }
         }
-        char *stacks = stacks_map(n_threads);
+        char *stacks = stacks_map(n_threads, guarded);
         if (!stacks)
                 return 0;
         Worker *w = new Worker();
@@ -155,8 +156,8 @@ inline bool guard_kept(Worker *w, size_t size)
         return true;
 }
 
-inline void worker_run(Worker *w, const Kernel *k, unsigned number, unsigned grid, unsigned n, unsigned smem,
-                       void **args, const Regions *regions, unsigned order)
+inline void worker_start(Worker *w, const Kernel *k, unsigned number, unsigned grid, unsigned n, unsigned smem,
+                         void **args, const Regions *regions, unsigned order)
 {
         Block *b = &w->block;
         b->kernel = k;
@@ -172,9 +173,51 @@ inline void worker_run(Worker *w, const Kernel *k, unsigned number, unsigned gri
         b->smem_size = smem;
         b->order = order;
         guard_set(w, smem);
-        block_run(b, w->stacks);
-        if (!guard_kept(w, smem))
-                block_fail(b, "writes past its %u bytes of shared memory", smem);
+        block_start(b, w->stacks);
+}
+
+/* How many blocks of the next launch are a cluster, and how many may wait for each other. */
+inline unsigned next_cluster = 1, next_together = 1;
+
+/* Blocks from..from+n-1 in the launch's order, n of them by turns; false, and why, if one failed. */
+inline bool run_together(const Kernel *k, unsigned from, unsigned n, unsigned cluster, unsigned grid, unsigned block,
+                         unsigned smem, void **args, const Regions *regions, unsigned order, char *why, int cap)
+{
+        std::vector<Worker *> worker;
+        std::vector<Block *> with;
+        bool ok = true;
+        for (unsigned i = 0; i < n; i++) {
+                Worker *w = worker_get((int)block, n <= 32);
+                if (!w) {
+                        snprintf(why, cap, "out of memory for stacks");
+                        ok = false;
+                        break;
+                }
+                worker.push_back(w);
+                with.push_back(&w->block);
+        }
+        for (unsigned i = 0; i < n && ok; i++) {
+                Block *b = with[i];
+                b->with = with.data();
+                b->n_with = (int)n;
+                b->rank = (int)i;
+                b->cluster = (int)cluster;
+                worker_start(worker[i], k, n > 1 ? from + i : block_number(order, from, grid), grid, block, smem, args, regions,
+                             order);
+        }
+        if (ok)
+                blocks_run(with.data(), (int)n);
+        for (unsigned i = 0; i < worker.size(); i++) {
+                Block *b = with[i];
+                if (ok && !guard_kept(worker[i], smem))
+                        block_fail(b, "writes past its %u bytes of shared memory", smem);
+                if (ok && b->failed) {
+                        snprintf(why, cap, "%s", b->message);
+                        ok = false;
+                }
+                worker_put(worker[i]);
+        }
+        return ok;
 }
 
 } // namespace emu
@@ -192,6 +235,15 @@ void tgc_emulate_sizes(const size_t *size, int n)
  * dynamic shared memory.  args[i] is the i-th pointer the kernel gets.  Returns 0,
  * or 1 with a message in err.  After a failure memory holds whatever the blocks
  * wrote until then.  One launch at a time per object. */
+/* Optional: the next launch's blocks are clusters of `cluster`, and `together` of them, a multiple of that, may wait
+ * for each other. */
+extern "C" __attribute__((weak, visibility("default")))
+void tgc_emulate_clusters(unsigned cluster, unsigned together)
+{
+        emu::next_cluster = cluster;
+        emu::next_together = together;
+}
+
 extern "C" __attribute__((weak, visibility("default")))
 int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsigned smem,
                        void **args, int n_args, char *err, int err_cap)
@@ -217,23 +269,25 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
                 return 1;
         }
         unsigned order = emu::order_from_environment(), failed = UINT_MAX;
-#pragma omp parallel for schedule(dynamic) if (grid > 1)
-        for (unsigned i = 0; i < grid; i++) {
+        unsigned cluster = emu::next_cluster, together = emu::next_together < grid ? emu::next_together : grid;
+        emu::next_cluster = emu::next_together = 1;
+        if (grid % cluster) {
+                snprintf(err, err_cap, "%s: %u blocks do not make clusters of %u", kernel, grid, cluster);
+                return 1;
+        }
+#pragma omp parallel for schedule(dynamic) if (grid > together)
+        for (unsigned i = 0; i < grid; i += together) {
+                char why[600];
                 if (__atomic_load_n(&failed, __ATOMIC_RELAXED) != UINT_MAX)
                         continue;
-                emu::Worker *w = emu::worker_get((int)block);
-                if (w)
-                        emu::worker_run(w, k, emu::block_number(order, i, grid), grid, block, smem, args,
-                                        &regions, order);
-                if (!w || w->block.failed) {
+                unsigned n = grid - i < together ? grid - i : together;
+                if (!emu::run_together(k, i, n, cluster, grid, block, smem, args, &regions, order, why, sizeof why)) {
 #pragma omp critical (tgc_emulate)
                         if (i < failed) {       /* the same block is named whatever the number of host threads */
                                 failed = i;
-                                snprintf(err, err_cap, "%s", w ? w->block.message : "out of memory for stacks");
+                                snprintf(err, err_cap, "%s", why);
                         }
                 }
-                if (w)
-                        emu::worker_put(w);
         }
         emu::workers_free();
         return failed != UINT_MAX;

@@ -5,9 +5,9 @@
  * these functions, so that the emulator can play them on host memory
  * (emulate_ptx.h holds the same names; a change here is a change there).
  *
- * First part: sm_80 and up, and the emulator.  Second part, under TGC_SM90A
- * (defined by the build when the target is sm_90a): Hopper's mbarrier, TMA,
- * wgmma and clusters, which the emulator does not have.
+ * First part: sm_80 and up.  Second part, under TGC_SM90A (defined by the build
+ * when the target is sm_90a): Hopper's mbarrier, TMA, wgmma and clusters
+ * (ptx_sm90.cuh, emulate_sm90.h).
  *
  * Fragments are as the PTX ISA draws them; with g = lane / 4, t = lane % 4 and
  * {lo, hi} two 16-bit values in one word, lower column (or k) in the low half:
@@ -33,6 +33,9 @@
 
 #ifdef TGC_EMULATE
 #include "emulate_ptx.h"
+#if defined TGC_SM90A && TGC_SM90A
+#include "emulate_sm90.h"
+#endif
 #else
 
 /* The address of p in the shared window. */

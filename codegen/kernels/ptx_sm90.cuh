@@ -1,6 +1,6 @@
 /* ptx_sm90.cuh: Hopper's own instructions; included by ptx.cuh when the build
- * targets sm_90a (TGC_SM90A).  Not emulated: every kernel that uses these has a
- * portable twin.
+ * targets sm_90a (TGC_SM90A).  emulate_sm90.h plays those that kernels use, by the
+ * same names.
  *
  * Who may call: an asynchronous copy (tma_*, bulk_*) is issued by one thread;
  * wgmma_* by the four warps of an aligned group of 128 threads together; cluster_*
@@ -177,6 +177,28 @@ TGC_DEV void fence_tensormap(const void *map)
         asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
 }
 
+/* ---- global memory ------------------------------------------------------ */
+
+/* *p += (x, y, z, w), one after the other in no order; 16-byte aligned. */
+TGC_DEV void add_relaxed(float4 *p, float x, float y, float z, float w)
+{
+        asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                     :: "l"(__cvta_generic_to_global(p)), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+}
+
+/* A word that one block writes and others wait for. */
+TGC_DEV void store_release(unsigned *p, unsigned x)
+{
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(__cvta_generic_to_global(p)), "r"(x) : "memory");
+}
+
+TGC_DEV unsigned load_acquire(const unsigned *p)
+{
+        unsigned v;
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+        return v;
+}
+
 /* ---- clusters, warps, registers ---------------------------------------- */
 
 TGC_DEV unsigned cluster_rank() { unsigned r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
@@ -291,6 +313,15 @@ template <int N> TGC_DEV void wgmma_hold(float (&d)[N])
 #pragma unroll
         for (int i = 0; i < N; i++)
                 asm volatile("" : "+f"(d[i]) :: "memory");
+}
+
+/* Names alone: x is what a wgmma under way makes in `from`, so that a product can be begun in registers of its own while
+ * those of the last one are still read. */
+template <int N> TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
+{
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                x[i] = from[i];
 }
 
 /* wgmma<TA, TB>(d, a, b, accumulate, tag): D (64,N) = A (64,16) B (16,N), plus D

@@ -1,95 +1,16 @@
-/* attend_test.cu: kernels/attend_sm90.cuh without a GPU.
+/* attend_test.cu: kernels/attend_sm90.cuh in the emulator, in clusters.
  *
- * The emulator runs one block after the other; here the blocks of a cluster are host threads that run
- * side by side, and what Hopper has for them is played: the cluster's barrier, and stores to another block's shared
- * memory.  The product is compared with plain loops in double, the attention with attention_decode_task over the
+ * The product is compared with plain loops in double, the attention with attention_decode_task over the
  * same q and cache.  Cache rows that are not written yet hold NaN. */
 #define TGC_SM90A 1
-#define TGC_PTX_SM90_CUH                /* played below */
-#include "tgc.cuh"
-#include <chrono>
+#include "ptx.cuh"
 #include <cmath>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 enum { CLUSTER = 8 };
-
-/* What the blocks of the cluster that runs have in common. */
-static struct Cluster {
-        std::mutex lock;
-        std::condition_variable news;
-        int arrived, phase[CLUSTER];
-        char *smem[CLUSTER];
-} cluster;
-
-TGC_DEV unsigned cluster_rank() { return blockIdx.x % CLUSTER; }
-
-TGC_DEV void cluster_arrive()
-{
-        __syncthreads();
-        if (threadIdx.x)
-                return;
-        std::lock_guard<std::mutex> held(cluster.lock);
-        cluster.arrived++;
-        cluster.phase[cluster_rank()]++;
-        cluster.news.notify_all();
-}
-
-TGC_DEV void cluster_wait()
-{
-        if (!threadIdx.x) {
-                std::unique_lock<std::mutex> held(cluster.lock);
-                const int all = CLUSTER * cluster.phase[cluster_rank()];
-                if (!cluster.news.wait_for(held, std::chrono::seconds(30), [&] { return cluster.arrived >= all; }))
-                        emu::fail("waits for blocks of its cluster that do not come");
-        }
-        __syncthreads();
-}
-
-TGC_DEV void cluster_arrive_block() { cluster_arrive(); }
-
-TGC_DEV void cluster_arrive_relaxed() { cluster_arrive(); }
-
-/* A barrier of one arrival and some bytes: what is still to come; 0 once all is there. */
-typedef long long Mbar;
-enum : Mbar { NOT_ARMED = 1ll << 40 };
-
-TGC_DEV void mbarrier_init(Mbar *bar, unsigned) { *bar = NOT_ARMED; }
-TGC_DEV void fence_barrier_init() {}
-
-TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes)
-{
-        std::lock_guard<std::mutex> held(cluster.lock);
-        *bar += bytes - NOT_ARMED;
-}
-
-TGC_DEV void mbarrier_wait(Mbar *bar, unsigned)
-{
-        __syncthreads();                        /* while it waits no thread of the block runs */
-        if (!threadIdx.x) {
-                std::unique_lock<std::mutex> held(cluster.lock);
-                if (!cluster.news.wait_for(held, std::chrono::seconds(30), [&] { return !*bar; }))
-                        emu::fail("waits for %lld bytes of its cluster that do not come", *bar);
-        }
-        __syncthreads();
-}
-
-TGC_DEV char *there(void *p, unsigned rank) { return cluster.smem[rank] + ((char *)p - emu::self()->block->smem); }
-
-TGC_DEV void st_cluster(float *p, unsigned rank, float x) { *(float *)there(p, rank) = x; }
-
-TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
-{
-        std::lock_guard<std::mutex> held(cluster.lock);
-        memcpy(there(p, rank), &x, 4);
-        *(Mbar *)there(bar, rank) -= 4;
-        cluster.news.notify_all();
-}
 
 #include "attend_sm90.cuh"
 
@@ -190,31 +111,15 @@ template <class S> void plain(const Args *a)
                 operands<S>(*a), 0, 0, 1, 1, a->rt, (int)blockIdx.x, smem, Put<typename S::E>{ (typename S::E *)a->plain });
 }
 
-/* `n` blocks from `first` on of a launch, side by side. */
-static void run(const char *what, void (*fn)(const Args *), int grid, int first, int n, int threads, int smem, const Args *a)
+static void run(const char *what, void (*fn)(const Args *), int grid, int cluster, int threads, int smem, const Args *a)
 {
         emu::Entry<1> k(what, fn);
         void *args[1] = { (void *)a };
-        emu::Regions none = { args, 0, 0 };
-        std::vector<std::thread> host;
-        std::vector<emu::Worker *> w;
+        char err[600];
+        tgc_emulate_clusters((unsigned)cluster, (unsigned)cluster);
+        if (tgc_emulate_launch(what, (unsigned)grid, (unsigned)threads, (unsigned)smem, args, 1, err, sizeof err) && failures++ < 20)
+                printf("not ok %s: %s\n", what, err);
         emu::kernels = k.next;
-        for (int i = 0; i < n; i++)
-                w.push_back(emu::worker_get(threads));
-        cluster.arrived = 0;
-        for (int i = 0; i < n && n == CLUSTER; i++)
-                cluster.phase[i] = 0, cluster.smem[i] = w[i]->smem;
-        for (int i = 0; i < n; i++)
-                host.emplace_back([&, i] {
-                        emu::worker_run(w[i], &k, first + i, grid, threads, smem, args, &none, emu::order_from_environment());
-                });
-        for (int i = 0; i < n; i++) {
-                host[i].join();
-                if (w[i]->block.failed && failures++ < 20)
-                        printf("not ok %s: %s\n", what, w[i]->block.message);
-                emu::worker_put(w[i]);
-        }
-        emu::workers_free();
 }
 
 static float noise(unsigned *seed) { return (float)((*seed = *seed * 1664525u + 1013904223u) >> 8) / (1 << 23) - 1; }
@@ -244,11 +149,9 @@ template <class S> void test(const char *what)
                 }
                 const Args a = { w.data(), x.data(), q.data(), k.data(), v.data(), o.data(), plainly.data(), gain.data(),
                                  slopes.data(), &rt };
-                for (int h = 0; h < A::K; h++)
-                        run(what, attend<S>, A::K * CLUSTER, h * CLUSTER, CLUSTER, S::Tile::THREADS,
-                            attend_smem<E, A, typename S::Tile, typename W::Columns>(), &a);
-                for (int h = 0; h < A::K; h++)
-                        run(what, plain<S>, A::K, h, 1, 64, attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
+                run(what, attend<S>, A::K * CLUSTER, CLUSTER, S::Tile::THREADS,
+                    attend_smem<E, A, typename S::Tile, typename W::Columns>(), &a);
+                run(what, plain<S>, A::K, 1, 64, attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
                 double square = 0, mean = 0, norm;
                 for (int i = 0; i < C; i++)
                         square += (double)to_float(x[i]) * to_float(x[i]), mean += to_float(x[i]);

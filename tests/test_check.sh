@@ -2,7 +2,8 @@
 # the emulator's promises: thread orders give the same bits, sanitizers find nothing,
 # NVRTC takes what else there is than test_targets.c compiles.  A few cases; FULL=1: all of them.
 #
-# A line of tests/e2e/check/cases.txt: NAME DEVICE OPTIONS...; after the word full it is for FULL=1.
+# A line of tests/e2e/check/cases.txt: NAME DEVICE OPTIONS..., where the device sm_90a is the emulator in Hopper's forms;
+# after the word full it is for FULL=1.
 cd "$(dirname "$0")/.." || exit 1
 TGC=${TGC:-build/tgc}
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/build/cache}
@@ -33,13 +34,18 @@ while read -r name device options; do
                 read -r name device options <<< "$device $options"
                 ;;
         esac
+        # Hopper's forms, played
+        unset TGC_EMULATE_ARCH
+        played=$device
+        [ "$device" = sm_90a ] && export TGC_EMULATE_ARCH=sm_90a && played=emulate
         # shellcheck disable=SC2086
-        "$TGC" check $options --device "$device" > "$out/log" 2>&1
+        "$TGC" check $options --device "$played" > "$out/log" 2>&1
         rc=$?
         # a compiler that is there must take what is emitted
         [ $rc -eq 4 ] && grep -q refuses "$out/log" && rc=1
         say $rc "$name $device" "$out/log"
 done < tests/e2e/check/cases.txt
+unset TGC_EMULATE_ARCH
 
 "$TGC" check models/gpt.lua --tf32 --dtype bf16 > "$out/log" 2>&1
 [ $? -eq 2 ] && grep -q -- '--tf32 is about float32, and --dtype says bf16' "$out/log"

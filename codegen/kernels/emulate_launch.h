@@ -187,7 +187,7 @@ inline bool run_together(const Kernel *k, unsigned from, unsigned n, unsigned cl
         std::vector<Block *> with;
         bool ok = true;
         for (unsigned i = 0; i < n; i++) {
-                Worker *w = worker_get((int)block, n <= 32);
+                Worker *w = worker_get((int)block, n <= 8);
                 if (!w) {
                         snprintf(why, cap, "out of memory for stacks");
                         ok = false;

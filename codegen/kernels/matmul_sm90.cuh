@@ -422,13 +422,13 @@ struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
 template <class Tile, int MI, int SPARE, class Tail>
 struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + ((int)threadIdx.x / 32 - 4) * Tile::PANEL,
+                : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
 struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PairTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + ((int)threadIdx.x / 32 - 4) * Tile::PANEL,
+                : PairTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 

@@ -18,6 +18,7 @@ static const struct { const char *name, *what; } variable[] = {
         { "TGC_DEVICE", "auto, cpu, cuda or emulate, where --device does not say" },
         { "TGC_CACHE_DIR", "compiled kernels (else XDG_CACHE_HOME/tgc, else ~/.cache/tgc)" },
         { "TGC_LOG", "quiet: errors only on standard error" },
+        { "TGC_EMULATE_ARCH", "sm_90a: the emulator plays the form that kernels have on Hopper" },
         { "CUDA_VISIBLE_DEVICES", "GPUs to be seen" },
         { "OMP_NUM_THREADS", "CPU threads, where --threads does not say" },
         { "NO_COLOR", "no colours and no progress bar" },

@@ -229,7 +229,7 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
         const char *arch = getenv("TGC_EMULATE_ARCH");
         if (arch && strcmp(arch, "sm_90a")) {
                 free(d);
-                return err_set(e, TGC_USAGE, "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, or without it no GPU of its own", arch);
+                return err_set(e, TGC_USAGE, "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has", arch);
         }
         d->host.d.sm90 = arch != 0;
         d->host.d.sms = arch ? SMS : 0;

@@ -51,6 +51,10 @@ unset TGC_EMULATE_ARCH
 [ $? -eq 2 ] && grep -q -- '--tf32 is about float32, and --dtype says bf16' "$out/log"
 say $? "--tf32 with bf16 is a mistake" "$out/log"
 
+TGC_EMULATE_ARCH=sm_80 "$TGC" check models/gpt.lua -D n_layer=1 -D ctx=8 --device emulate > "$out/log" 2>&1
+[ $? -eq 2 ] && grep -q 'TGC_EMULATE_ARCH=sm_80: the emulator plays sm_90a' "$out/log"
+say $? "an architecture that the emulator does not play" "$out/log"
+
 # ---- several sequences at once: a plan for them has a decode program for 2, 4, 8, 16 and all ----
 
 for m in "gpt.lua --dtype bf16 -D n_embd=40" "llama.lua --dtype f16 -D n_embd=48 -D n_kv_head=2 -D head_dim=12 -D n_ff=88" "naive_moe.lua -D n_embd=40"; do

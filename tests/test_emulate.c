@@ -94,7 +94,15 @@ TEST(kernels_under_sanitizers)
         run("sanitized", "4");
 }
 
-/* Its program plays Hopper's clusters, with host threads. */
+/* Hopper's instructions, and mistakes with them. */
+TEST(what_is_late)
+{
+        static const char *order[] = { "forward", "backward", "1" };
+        build("-w", "tests/emulate/late_test.cu", "late");
+        for (int i = 0; i < 3; i++)
+                run("late", order[i]);
+}
+
 TEST(attention_in_clusters)
 {
         build("-w", "tests/emulate/attend_test.cu", "attend");

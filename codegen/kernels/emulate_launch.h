@@ -51,7 +51,7 @@ enum { MAX_ARGS = 256 };
 inline size_t sizes[MAX_ARGS];
 inline int    n_sizes;
 
-enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256 };
+enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256, MOST_TOGETHER = 132 };
 
 /* What one host thread needs to run blocks.  Given back after each launch: a guarded
  * stack is two mappings, of which a process may have 65530, and a plan has many objects. */
@@ -183,22 +183,23 @@ inline unsigned next_cluster = 1, next_together = 1;
 inline bool run_together(const Kernel *k, unsigned from, unsigned n, unsigned cluster, unsigned grid, unsigned block,
                          unsigned smem, void **args, const Regions *regions, unsigned order, char *why, int cap)
 {
-        std::vector<Worker *> worker;
-        std::vector<Block *> with;
+        Worker *worker[MOST_TOGETHER];
+        Block *with[MOST_TOGETHER];
+        unsigned got = 0;
         bool ok = true;
-        for (unsigned i = 0; i < n; i++) {
+        for (; got < n; got++) {
                 Worker *w = worker_get((int)block, n <= 8);
                 if (!w) {
                         snprintf(why, cap, "out of memory for stacks");
                         ok = false;
                         break;
                 }
-                worker.push_back(w);
-                with.push_back(&w->block);
+                worker[got] = w;
+                with[got] = &w->block;
         }
         for (unsigned i = 0; i < n && ok; i++) {
                 Block *b = with[i];
-                b->with = with.data();
+                b->with = with;
                 b->n_with = (int)n;
                 b->rank = (int)i;
                 b->cluster = (int)cluster;
@@ -206,8 +207,8 @@ inline bool run_together(const Kernel *k, unsigned from, unsigned n, unsigned cl
                              order);
         }
         if (ok)
-                blocks_run(with.data(), (int)n);
-        for (unsigned i = 0; i < worker.size(); i++) {
+                blocks_run(with, (int)n);
+        for (unsigned i = 0; i < got; i++) {
                 Block *b = with[i];
                 if (ok && !guard_kept(worker[i], smem))
                         block_fail(b, "writes past its %u bytes of shared memory", smem);
@@ -270,6 +271,8 @@ int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsign
         }
         unsigned order = emu::order_from_environment(), failed = UINT_MAX;
         unsigned cluster = emu::next_cluster, together = emu::next_together < grid ? emu::next_together : grid;
+        if (together > emu::MOST_TOGETHER)
+                together = emu::MOST_TOGETHER;
         emu::next_cluster = emu::next_together = 1;
         if (grid % cluster) {
                 snprintf(err, err_cap, "%s: %u blocks do not make clusters of %u", kernel, grid, cluster);

@@ -107,6 +107,8 @@ typedef struct Piece {
         int         threads, smem, min_blocks, n_args;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait */
+        bool        early;              /* on sm_90a it starts before that, a block a multiprocessor */
+        const struct Product90 *loads;  /* on sm_90a a product that may load before that: which operands stands at \3 in body */
         bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         int         product;            /* it is work of product - 1 of the module's; 0: of none */
@@ -224,6 +226,7 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
+        const struct Product90 *loads;  /* of Piece */
         bool        alone, plain;       /* of Piece */
         const struct Short *brief;
         double      us, flops, bytes;   /* us: of Piece */
@@ -256,6 +259,7 @@ void    module_count(Module *m, const char *program);    /* ends a program: adds
 
 enum { LIGHT_SMEM = 16 << 10 };         /* a kernel with no more of it keeps no tiles in registers */
 void schedule_launches(Emit *e, Arena *a);
+void launches_early(Emit *e);           /* once launches are in order: what loads before the launch before has ended, and what */
 
 /* ---- functor.c: heads and tails as text, CUDA and C ---- */
 
@@ -291,7 +295,8 @@ struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps; d
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
  * it is fixed; a has memory for all. */
-typedef struct Product90 {
+typedef struct Product90 Product90;
+struct Product90 {
         DType   dt;
         bool    ta, tb;
         Slot    a, w;
@@ -301,7 +306,7 @@ typedef struct Product90 {
         bool    reads, fixed;
         Dim     rows;
         bool    brief;                  /* it may have a short tile */
-} Product90;
+};
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
 int     tile90_list(const Product90 *p, bool cut, Candidate *out);

@@ -128,6 +128,33 @@ static bool weights_stay(const Emit *e)
         return is_early(e) && one_token(e) && e->g->sizes.v[SYM_B] == 1 && bytes <= 40 << 20;
 }
 
+/* Some of it comes early on sm_90a, and fills its multiprocessors: blocks that wait beside running ones are not spread unevenly,
+ * there is no room beside them. */
+static bool comes_early(const Launch *l)
+{
+        bool early = false;
+        for (int i = 0; i < l->n_pieces; i++)
+                early |= l->piece[i]->early;
+        return early;
+}
+
+static bool all_wait(const Emit *e, const Launch *l)
+{
+        bool all = l > e->launch || !comes_early(l);    /* what another program's last launch writes, all wait for */
+        for (int i = 0; i < l->n_pieces; i++)
+                all &= l->piece[i]->waits;
+        return all;
+}
+
+/* Does the next launch that sm_90a has come early? */
+static bool next_early(const Emit *e, const Launch *l)
+{
+        while (++l < e->launch + e->n_launch)
+                if (!l->on90.threads || strcmp(l->on90.grid, "0"))
+                        return comes_early(l);
+        return false;
+}
+
 static void put_includes(const Emit *e, const Launch *l, Text *t)
 {
         bool cuda = is_cuda(e), fast = false, weights = false;
@@ -139,6 +166,8 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
+        if (is_early(e) && !calls_next(e) && next_early(e, l))
+                text_add(t, "#define TGC_NEXT_EARLY 1\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {
@@ -205,7 +234,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
                 if (p->smem)
                         text_add(t, "        TGC_SMEM(smem);\n");
-                put_waits(e, p->waits, t);
+                put_waits(e, all_wait(e, l), t);
         } else {
                 text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
                          !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
@@ -285,7 +314,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         text_add(t, "        const int block = (int)blockIdx.x;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, false, t);
+        put_waits(e, all_wait(e, l), t);
         put_sizes(e, t);
         if (l->on90.threads)
                 put_firsts(l, t);

@@ -294,10 +294,15 @@ static void emit_loop(F *f, int loop, int depth)
                                         LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k), f_var(f, r, k));
                                 if (!f->cuda && written(f, r))
                                         store_lane(f, depth + 1, r, k, f_var(f, r, k));
-                                if (fn->head ? r == fn->root : r == fn->result)
+                                if (fn->head && r == fn->root)
                                         LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, r, k));
                         }
                         f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;
+                }
+                for (int i = 0; i < fn->n_nodes && fn->result; i++) {   /* once nothing reads v any more */
+                        int d = f->dom_of[fn->node[i]] - 1;
+                        for (int k = 0; fn->node[i] == fn->result && f->dom[d].loop == loop && k < f->dom[d].lanes; k++)
+                                LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, fn->result, k));
                 }
                 LINE(depth, "}");
         }

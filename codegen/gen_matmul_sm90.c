@@ -75,17 +75,16 @@ static double joint_time(const Tile90 *t, const Product90 *p)
         return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->tail_bytes - 2);
 }
 
-/* A short tile of all M x N in one wave.  Where two results are computed from a sum, three small tiles of matmul_tiles.def on
- * each multiprocessor hide that better (1536x1536x384 with SiLU and its slope: 7.2 us, in tiles of 192x128 7.5). */
+/* A short tile of all M x N in one wave. */
 static bool short_fits(const Tile90 *t, const Product90 *p)
 {
-        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS && (p->reads || p->tail_bytes <= 2);
+        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS;
 }
 
-/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less
- * L2 gives each.  Measured where that has the operands (K = 1536, the launch: 72 tiles of 64x128 6.4, 126 7.2; 108 of 128x128
- * 9.9, 132 10.1). */
-static const double SHORT_START = 1.9;
+/* Microseconds of a launch before and after its tiles (1.9 where nothing of it comes early), and of one tile beside so many
+ * others: the more there are, the less L2 gives each.  Measured where that has the operands (K = 1536, the launch: 72 tiles of
+ * 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
+static const double SHORT_START = 0.9;
 static double short_tile_us(const Tile90 *t, const Product90 *p, int64_t blocks)
 {
         double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SMS);
@@ -230,8 +229,11 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                 b->include = "matmul_short_sm90";
                 b->brief = s;
                 b->on90 = short_on90(e->m->arena, t, s);
-                build_line(b, "matmul_short<%s, \2%s\2, %s>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
+                b->waits = true;
+                b->loads = &s->p;
+                build_line(b, "matmul_short<%s, \2%s\2, %s, \3>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
                 text_add(&b->body, "#else\n");
+                build_line(b, "pdl_wait();");
                 return;
         }
         b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;

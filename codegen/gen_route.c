@@ -281,6 +281,7 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         b.bytes = (double)n * (28 + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
         b.flops = 12.0 * (double)n;
         if (cuda) {
+                b.waits = true;
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b, split ? "const SplitParams params = { a.%s, a.%s };" : "const Params<%s> params = { a.%s, %s };",
                            split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");

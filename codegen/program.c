@@ -470,6 +470,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         int64_t total = plan_memory(&e, a, &b, &n);
         if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1))
                 total = scheduled(&e, a, total, &b, &n);
+        launches_early(&e);
         kernels_name(&e);
         module_count(m, name);
         if (total > sh->act_bytes)

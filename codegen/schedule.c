@@ -125,7 +125,7 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->waits && !p->alone && (!p->on90.threads || p->brief) && room > 0 &&
+        return !p->alone && (p->brief || (!p->waits && !p->on90.threads)) && room > 0 &&
                room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
 }
 
@@ -329,6 +329,42 @@ static int join_in_turn(const Steps *s, Launch *l, int n)
                 else
                         l[k++] = l[i];
         return k;
+}
+
+/* ---- what starts early ------------------------------------------------------ */
+
+/* sm_90a leaves it out. */
+static bool is_none(const Launch *l) { return l->on90.threads && !strcmp(l->on90.grid, "0"); }
+
+static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
+{
+        for (int i = 0; i < l->n_args; i++)
+                if (l->use[i].written && same_storage(e, &l->arg[i], s))
+                        return true;
+        return false;
+}
+
+void launches_early(Emit *e)
+{
+        static const char *const which[] = { "0", "EARLY_A", "EARLY_B", "EARLY_A | EARLY_B" };
+        const Launch *before = NULL;
+        for (int i = 0; i < e->n_launch; i++) {
+                Launch *l = &e->launch[i];
+                for (int k = 0; k < l->n_pieces; k++) {
+                        const Piece *p = l->piece[k];
+                        if (!p->loads)
+                                continue;
+                        int early = !before ? 0 : !writes_slot(e, before, &p->loads->a) + 2 * !writes_slot(e, before, &p->loads->w);
+                        Piece *own = arena_alloc(e->m->arena, sizeof *own);
+                        *own = *p;
+                        own->early = early;
+                        const char *at = strchr(p->body, '\3');
+                        own->body = arena_fmt(e->m->arena, "%.*s%s%s", (int)(at - p->body), p->body, which[early], at + 1);
+                        l->piece[k] = own;
+                }
+                if (!is_none(l))
+                        before = l;
+        }
 }
 
 void schedule_launches(Emit *e, Arena *a)

@@ -1,6 +1,6 @@
 /* matmul_norm_short_sm90.cuh: matmul_norm.cuh in tiles of matmul_short_sm90.cuh: the arguments of the one, maps of the other.
  *
- *      matmul_norm_short<T, Tile, TRANS_A, TRANS_B, RowNorm<KIND, CLUSTER>>(map_a, map_b, M, N, K, eps, tile, smem, tail, finish) */
+ *      matmul_norm_short<T, Tile, TRANS_A, TRANS_B, EARLY, RowNorm<KIND, CLUSTER>>(map_a, map_b, M, N, K, eps, tile, smem, tail, finish) */
 #ifndef TGC_MATMUL_NORM_SHORT_SM90_CUH
 #define TGC_MATMUL_NORM_SHORT_SM90_CUH
 
@@ -8,7 +8,7 @@
 #include "matmul_short_sm90.cuh"
 #ifdef TGC_SM90A
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Norm, class Tail, class Finish>
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int EARLY, class Norm, class Tail, class Finish>
 TGC_DEV void matmul_norm_short(const void *map_a, const void *map_b, int M, int N, int K, float eps, int tile, char *smem,
                                const Tail &tail, const Finish &finish)
 {
@@ -18,7 +18,7 @@ TGC_DEV void matmul_norm_short(const void *map_a, const void *map_b, int M, int 
         char *sums = smem + Tile::SMEM;
         norm_begin<Normed, Norm>(sums);
         const Normed normed = { { tail }, finish, eps, at.m, at.n, M, N, rank, sums };
-        short_tile<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, at, smem, normed);
+        short_tile<T, Tile, TRANS_A, TRANS_B, EARLY>(map_a, map_b, M, N, K, at, smem, normed);
 }
 
 #endif

@@ -18,13 +18,14 @@
  *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
  *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a bad
  *              step cannot spoil the weights.  norm may be null: no clipping, no test.
- *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).
+ *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has read all but the gradients.
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
 #ifndef TGC_UPDATE_CUH
 #define TGC_UPDATE_CUH
 
 #include "tgc.cuh"
+#include "ptx.cuh"
 
 #define UPDATE_SMEM 256
 #define ADAMW_PER_THREAD 4
@@ -164,39 +165,49 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
         p -= a.rate * __fdividef(m, sqrtf(v) * a.inv_root2 + a.eps);
 }
 
+/* What all elements share; false: the step is bad. */
+TGC_DEV bool adamw_of(const Rt *rt, const float *norm, AdamW &a)
+{
+        a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1, 1.f / sqrtf(rt->bias2), rt->eps };
+        if (norm && !(*norm < INFINITY))
+                return false;
+        if (norm && rt->clip > 0.f)
+                a.grad = fminf(1.f, rt->clip / (*norm + 1e-6f));
+        return true;
+}
+
 template <int THREADS, class Param>
 TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g, long long n_decay,
                         const float *norm, int tile)
 {
-        AdamW a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1,
-                    1.f / sqrtf(rt->bias2), rt->eps };
-        if (norm) {
-                float size = *norm;
-                if (!(size < INFINITY))
-                        return;
-                if (rt->clip > 0.f)
-                        a.grad = fminf(1.f, rt->clip / (size + 1e-6f));
-        }
-        long long i = ((long long)tile * THREADS + threadIdx.x) * ADAMW_PER_THREAD;
-        if (i + ADAMW_PER_THREAD <= g.n) {
-                float vp[ADAMW_PER_THREAD], vm[ADAMW_PER_THREAD], vv[ADAMW_PER_THREAD], vg[ADAMW_PER_THREAD];
-                if (i >= g.n_low)
-                        load<ADAMW_PER_THREAD>(vg, g.rest + (i - g.n_low));
-                else if (rt->n_micro > 1)
-                        load<ADAMW_PER_THREAD>(vg, g.sum + i);
-                else
-                        load<ADAMW_PER_THREAD>(vg, g.low + i);
+        constexpr int V = ADAMW_PER_THREAD;
+        AdamW a;
+        long long i = ((long long)tile * THREADS + threadIdx.x) * V;
+        if (i + V <= g.n) {
+                float vp[V], vm[V], vv[V], vg[V];
                 param.get(vp, i);
-                load<ADAMW_PER_THREAD>(vm, m + i);
-                load<ADAMW_PER_THREAD>(vv, v + i);
+                load<V>(vm, m + i);
+                load<V>(vv, v + i);
+                pdl_wait();
+                if (!adamw_of(rt, norm, a))
+                        return;
+                if (i >= g.n_low)
+                        load<V>(vg, g.rest + (i - g.n_low));
+                else if (rt->n_micro > 1)
+                        load<V>(vg, g.sum + i);
+                else
+                        load<V>(vg, g.low + i);
 #pragma unroll
-                for (int j = 0; j < ADAMW_PER_THREAD; j++)
+                for (int j = 0; j < V; j++)
                         adamw_element(a, vp[j], vm[j], vv[j], vg[j], i + j < n_decay);
                 param.put(i, vp);
-                store<ADAMW_PER_THREAD>(m + i, vm);
-                store<ADAMW_PER_THREAD>(v + i, vv);
+                store<V>(m + i, vm);
+                store<V>(v + i, vv);
                 return;
         }
+        pdl_wait();
+        if (!adamw_of(rt, norm, a))
+                return;
         for (; i < g.n; i++) {
                 float p[1];
                 param.get(p, i);

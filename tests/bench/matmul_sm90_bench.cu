@@ -185,7 +185,7 @@ template <class T, class Tile, bool TA, bool TB, class Tail>
 TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
 {
         if constexpr (Tile::SHARE == 0)
-                matmul_short<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
+                matmul_short<T, Tile, TA, TB, 0>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
         else if constexpr (Tile::PARTS > 1)
                 matmul_tma_joint<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
         else

@@ -118,8 +118,10 @@ typedef struct Piece {
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
         const char *reads, *writes;     /* names, for people */
-        const char **type, **name;      /* [n_args] of the arguments after rt, as C */
+        const char **type, **name;      /* [n_args] of the parameters after rt, as C: what stands before the name */
 } Piece;
+
+extern const char map_param[];          /* the type of those that are tensor maps, given by value; no others are */
 
 typedef struct Launch {
         const char *kernel;             /* its name, once kernels_name gave it one */

@@ -12,6 +12,8 @@
  *
  * Pieces in turn are blocks of braces one after the other, with barriers between them.
  *
+ * Tensor maps are parameters by value; what pieces get is the address of the parameter.
+ *
  * Nothing here knows a kernel's name: texts hold \1 in its place, so that the kernels of equal
  * layers are equal texts. */
 #include "codegen.h"
@@ -198,20 +200,22 @@ static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
         for (int i = 0; i < l->n_pieces; i++)
                 for (int k = 0; k < l->piece[i]->n_args; k++)
                         if (l->n_pieces == 1)
-                                text_add(t, ", %s *%s", l->piece[i]->type[k], l->piece[i]->name[k]);
+                                text_add(t, ", %s%s", l->piece[i]->type[k], l->piece[i]->name[k]);
                         else
-                                text_add(t, ", %s *p%d_%s", l->piece[i]->type[k], i, l->piece[i]->name[k]);
+                                text_add(t, ", %sp%d_%s", l->piece[i]->type[k], i, l->piece[i]->name[k]);
         text_add(t, ")\n{\n");
 }
 
 static void put_args(const Launch *l, int i, Text *t)
 {
         text_add(t, "{ rt");
-        for (int k = 0; k < l->piece[i]->n_args; k++)
+        for (int k = 0; k < l->piece[i]->n_args; k++) {
+                const char *by = l->piece[i]->type[k] == map_param ? "&" : "";
                 if (l->n_pieces == 1)
-                        text_add(t, ", %s", l->piece[i]->name[k]);
+                        text_add(t, ", %s%s", by, l->piece[i]->name[k]);
                 else
-                        text_add(t, ", p%d_%s", i, l->piece[i]->name[k]);
+                        text_add(t, ", %sp%d_%s", by, i, l->piece[i]->name[k]);
+        }
         text_add(t, " }");
 }
 

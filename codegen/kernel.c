@@ -27,7 +27,7 @@ static bool taken(const char *s)
                                     " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
                                     "j1 linux log max min pow rint round"
                                     " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
-                                    " accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
+                                    " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
                                     "gelu_slope gelu_tanh_slope "
                                     "load rope share sigmoid silu silu_grad silu_slope store to_float"
                                     " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
@@ -202,7 +202,7 @@ const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
                         abort();
         }
         e->map[e->n_map] = *m;
-        return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "void", name, (Use){ 0 });
+        return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
 }
 
 int work_new(Emit *e, Dim elems, int size)
@@ -307,7 +307,7 @@ static const char *arg_names(Build *b, bool written)
         return s;
 }
 
-/* The struct of arguments, then the functors. */
+/* The struct of arguments, then the functors.  Maps stay where the launch put them: the struct has their addresses. */
 static const char *decl_text(Build *b)
 {
         const Args *a = &b->args;
@@ -315,7 +315,8 @@ static const char *decl_text(Build *b)
         Text t = { 0 };
         text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
         for (int i = 0; i < a->n; i++)
-                text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ", a->type[i], a->name[i]);
+                text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ",
+                         a->slot[i].kind == SLOT_MAP ? "void" : a->type[i], a->name[i]);
         text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
         if (b->decl.s)
                 text_put(&t, b->decl.s, b->decl.n);
@@ -323,6 +324,9 @@ static const char *decl_text(Build *b)
         text_free(&t);
         return s;
 }
+
+/* As a parameter: the launch's copy, whose address the copy engine takes. */
+const char map_param[] = "const __grid_constant__ TmaMap ";
 
 static Piece *piece_of(Build *b, const char *grid)
 {
@@ -340,7 +344,8 @@ static Piece *piece_of(Build *b, const char *grid)
         p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
         for (int i = 0; i < a->n; i++) {
                 p->fast |= !p->plain && (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16"));
-                p->type[i] = arena_fmt(m, "%s%s", a->use[i].written ? "" : "const ", a->type[i]);
+                p->type[i] = a->slot[i].kind == SLOT_MAP ? map_param
+                             : arena_fmt(m, "%s%s *", a->use[i].written ? "" : "const ", a->type[i]);
                 p->name[i] = arena_str(m, a->name[i]);
         }
         return p;

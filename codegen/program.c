@@ -301,15 +301,15 @@ static int64_t param_offset(Emit *e, Shared *sh, Ref r)
         abort();
 }
 
-/* Place of a tensor map in arena map, which holds 128 bytes of each. */
-static int map_offset(Shared *sh, const char *line)
+/* The number of the tensor map with such a line. */
+static int map_number(Shared *sh, const char *line)
 {
         for (int i = 0; i < sh->n_map; i++)
                 if (!strcmp(sh->map[i], line))
-                        return i * 128;
+                        return i;
         sh->map = arena_grow(sh->arena, sh->map, sh->n_map, &sh->cap_map, sizeof *sh->map);
         sh->map[sh->n_map] = arena_str(sh->arena, line);
-        return sh->n_map++ * 128;
+        return sh->n_map++;
 }
 
 static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *out)
@@ -330,7 +330,7 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                 text_add(&t, "%s", dt_name[m->dt]);
                 ref_text(e, sh, b, n, m->of, &t);
                 text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
-                text_add(out, " map+%d", map_offset(sh, t.s));
+                text_add(out, " map:%d", map_number(sh, t.s));
                 text_free(&t);
                 return;
         }

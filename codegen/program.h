@@ -22,7 +22,7 @@ typedef struct Shared {
         struct { const char *name; int64_t offset; } state[MAX_STATE];
         int         n_state;
         Text        consts;                             /* bytes of arena const */
-        const char **map;                               /* tensor maps: the ends of their lines, in arena map's order */
+        const char **map;                               /* tensor maps: the ends of their lines, by number */
         int         n_map, cap_map;
 } Shared;
 

@@ -25,11 +25,12 @@
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
  * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor, twice that for one token, where
  * blocks do nothing but stream weights.  A kernel with more shared memory than LIGHT_SMEM keeps tiles in registers,
- * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime. */
-enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250 };
+ * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime, and
+ * the 4096 bytes of parameters that every driver takes, in words of 8; MAP_WORDS with what aligns a map to 128 bytes. */
+enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250, MOST_WORDS = 512, MAP_WORDS = 16 + 15 };
 
 /* us: the longest of its members'; of short products, what the launch takes. */
-typedef struct Team { int level, *member, n, blocks, room, threads, args; double us; } Team;
+typedef struct Team { int level, *member, n, blocks, room, threads, args, words; double us; } Team;
 
 typedef struct Steps {
         Emit *e;
@@ -150,6 +151,18 @@ static double team_us(const Steps *s, const Team *t, int more, const Tile90 **ti
         return shorts_pick(all, n, tile);
 }
 
+/* Words that the arguments of a launch take at most. */
+static int words_of(const Launch *l)
+{
+        int n = 0;
+        for (int i = 0; i < l->n_args; i++)
+                n += l->arg[i].kind == SLOT_MAP ? MAP_WORDS : 1;
+        return n;
+}
+
+/* Arguments, and rt, fit a kernel. */
+static bool args_fit(int args, int words) { return args <= MOST_ARGS && 1 + words <= MOST_WORDS; }
+
 static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
@@ -161,7 +174,7 @@ static bool has_room(const Steps *s, const Team *t, int i)
                         return false;
                 light &= is_light(m->piece[0]);
         }
-        return t->args + l->n_args <= MOST_ARGS &&
+        return args_fit(t->args + l->n_args, t->words + words_of(l)) &&
                t->room + room_of(l) <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
 }
 
@@ -191,6 +204,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->room += room_of(l);
         t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
+        t->words += words_of(l);
         t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
         s->level[i] = t->level;
 }
@@ -301,7 +315,7 @@ static bool may_follow(const Launch *l, const Launch *next)
 {
         const Piece *last = l->piece[l->n_pieces - 1], *p = next->piece[0];
         return one_block(l) && one_block(next) && next->n_pieces == 1 && p->threads <= last->threads &&
-               p->fast == last->fast && l->n_args + next->n_args <= MOST_ARGS;
+               p->fast == last->fast && args_fit(l->n_args + next->n_args, words_of(l) + words_of(next));
 }
 
 static Launch in_turn(const Steps *s, const Launch *l, const Launch *next)

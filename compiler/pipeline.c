@@ -351,10 +351,8 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
         }
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n,
                  (long long)sh->kv_bytes, (long long)sh->keep_bytes, (long long)sh->act_bytes);
-        if (sh->n_map)
-                text_add(t, "arena map %d\n", sh->n_map * 128);
         for (int i = 0; i < sh->n_map; i++)
-                text_add(t, "map map+%d %s\n", i * 128, sh->map[i]);
+                text_add(t, "map %d %s\n", i, sh->map[i]);
 }
 
 static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)

@@ -388,7 +388,7 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         char doing[100];
         ENTER;
         for (int i = 0; i < def->n_args; i++)
-                param[i] = (void *)&arg[i];
+                param[i] = def->arg && def->arg[i].arena == REF_MAP ? arg[i] : (void *)&arg[i];
         CUlaunchAttribute attr[2];
         unsigned threads = (unsigned)def->threads, smem = def->smem, n_attr = 0;
         if (def->early && c->early)

@@ -32,7 +32,7 @@ static void make_flags(const char **flag, char *own, size_t cap, int sm90)
 {
         static const char *const base[] = {
                 "-DTGC_EMULATE", "-std=c++17", "-O2", "-fopenmp", "-fno-strict-aliasing", "-fPIC", "-w",
-                "-include", "emulate.h"
+                "-Wno-psabi", "-include", "emulate.h"
         };
         const char *env = getenv("TGC_CXXFLAGS");
         char *rest;
@@ -195,7 +195,7 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
         return TGC_OK;
 }
 
-/* kernels/emulate_sm90.h's Map. */
+/* kernels/emulate_block.h's Map. */
 static int emulate_tensor_map(Device *dev, void *out, const MapDef *m, void *matrix, Err *e)
 {
         const struct { const void *matrix; uint64_t rows, cols, ld; } map = { matrix, m->rows, m->cols, m->ld };

@@ -83,10 +83,12 @@ const char *dev_load_note(const Device *d);             /* for people: "12 units
 /* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */
 int  dev_sm90(const Device *d);
 int  dev_sms(const Device *d);
-/* The tensor map of a matrix of 16-bit elements in device memory, 64-byte aligned `out`.  Only where dev_sm90. */
+/* The tensor map of a matrix of 16-bit elements in device memory: MAP_BYTES at `out`, aligned to as many.  Only
+ * where dev_sm90. */
 int  dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
 
-/* Queue kernel number k of the loaded program; arg holds its n_args addresses. */
+/* Queue kernel number k of the loaded program; arg holds its n_args addresses, of a tensor map that of its bytes on
+ * the host, which are free on return. */
 int  dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);
 
 /* Between begin and end launches, copies and clears on the device are recorded

@@ -48,8 +48,8 @@
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
- *      map map+OFFSET bf16|f16 ARENA+OFFSET ROWS COLS LD       a tensor map of that matrix is made there: what
- *                                      sm_90a's copy engine reads with; elsewhere nothing
+ *      map N bf16|f16 ARENA+OFFSET ROWS COLS LD        tensor map number N, from 0 on in order, of that matrix: 128
+ *                                      bytes that sm_90a's copy engine reads with; elsewhere zeros
  *      sm90 KERNEL threads N smem N [cluster N]        on sm_90a its blocks are so, and at most as many as
  *                                      multiprocessors; or in clusters of N, which divides their number
  *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
@@ -57,7 +57,8 @@
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
- *      run KERNEL grid EXPR [sm90 EXPR] args REF...    REF: rt | ARENA+OFFSET; every argument is an address.
+ *      run KERNEL grid EXPR [sm90 EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
+ *                                      address, but a tensor map is given by value, in all runs of KERNEL or in none.
  *                                      sm90: the grid there, for kernels with such a line
  *      end
  *
@@ -94,7 +95,7 @@
  *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that have no line
  *                                      of their own share launches with others)
  *
- * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const T *a2, ...)
+ * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const __grid_constant__ TmaMap a2, ...)
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)
  * In both, `args N` counts rt, which is always first.  The C unit is called
  * with one thread and forks its own OpenMP team. */

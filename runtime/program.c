@@ -93,9 +93,15 @@ static Ref parse_ref(Parse *s, char *word)
         Ref r = { REF_RT, 0 };
         if (!strcmp(word, "rt"))
                 return r;
+        if (!strncmp(word, "map:", 4)) {
+                r.arena = REF_MAP;
+                if (!s->p->n_maps || !text_int(word + 4, (uint64_t)s->p->n_maps - 1, &r.offset))
+                        words_fail(&s->w, "'%.60s' is none of the %d tensor maps", word, s->p->n_maps);
+                return r;
+        }
         char *plus = strchr(word, '+');
         if (!plus) {
-                words_fail(&s->w, "'%.60s' is neither rt nor ARENA+OFFSET", word);
+                words_fail(&s->w, "'%.60s' is neither rt nor ARENA+OFFSET nor map:NUMBER", word);
                 return r;
         }
         *plus = 0;
@@ -222,7 +228,11 @@ static void parse_sm90(Parse *s)
 static void parse_map(Parse *s)
 {
         Words *w = &s->w;
-        MapDef m = { .at = parse_arena_ref(s, "place of the tensor map") };
+        MapDef m = { 0 };
+        char *number = words_need(w, "number of the tensor map");
+        uint64_t n;
+        if (!text_int(number, INT32_MAX, &n) || n != (uint64_t)s->p->n_maps)
+                words_fail(w, "tensor map %d is due, not '%.40s': compile the model again", s->p->n_maps, number);
         char *dtype = words_need(w, "dtype");
         m.f16 = !strcmp(dtype, "f16");
         if (!m.f16 && strcmp(dtype, "bf16"))
@@ -232,8 +242,7 @@ static void parse_map(Parse *s)
         m.cols = words_int(w, "columns", INT32_MAX);
         m.ld = words_int(w, "row stride", INT32_MAX);
         words_end(w);
-        check_extent(s, m.at, 128);
-        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld % 8 || m.of.offset % 16 || m.at.offset % 64))
+        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld % 8 || m.of.offset % 16))
                 words_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
                            "start at multiples of 16 bytes", (unsigned long long)m.rows, (unsigned long long)m.cols,
                            (unsigned long long)m.ld);
@@ -276,6 +285,16 @@ static void parse_io(Parse *s, Prog *g)
         s->io++;
 }
 
+/* Whether its arguments of run r are tensor maps or addresses agrees with the runs before. */
+static void check_maps(Parse *s, KernelDef *k, const Run *r)
+{
+        for (int i = 0; k->arg && i < k->n_args; i++)
+                if ((k->arg[i].arena == REF_MAP) != (r->arg[i].arena == REF_MAP))
+                        words_fail(&s->w, "argument %d of %s is a tensor map in some runs and not in others", i, k->name);
+        if (!k->arg)
+                k->arg = r->arg;
+}
+
 static void parse_run(Parse *s, Prog *g)
 {
         Words *w = &s->w;
@@ -306,6 +325,8 @@ static void parse_run(Parse *s, Prog *g)
                 words_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name, (long long)grid);
         else if (r.arg[0].arena != REF_RT)
                 words_fail(w, "the first argument of %s must be rt", name);
+        else
+                check_maps(s, &s->p->kernel[r.kernel], &r);
         g->run[g->n_run++] = r;
         s->run++;
 }

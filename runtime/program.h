@@ -20,8 +20,9 @@ enum {
 };
 
 #define REF_RT (-1)
+#define REF_MAP (-2)
 
-/* An address: Rt itself, or an offset in an arena. */
+/* An address: Rt itself, or an offset in an arena.  Or tensor map number `offset`, by value. */
 typedef struct Ref { int arena; uint64_t offset; } Ref;
 
 typedef struct ArenaDef { const char *name; uint64_t size; } ArenaDef;
@@ -35,6 +36,7 @@ typedef struct KernelDef {
         unsigned smem90;                /* ... with so many bytes */
         unsigned cluster90;             /* so many of them form a cluster; 0: none */
         double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
+        const Ref *arg;                 /* of its first run, or NULL: tensor maps are in the same places in all */
 } KernelDef;
 
 typedef struct Io {
@@ -61,9 +63,11 @@ typedef struct Prog {
 
 typedef struct Zero { Ref at; uint64_t size; } Zero;
 
-/* A tensor map to be made at `at`, for a matrix of 16-bit elements at `of`. */
+/* A tensor map of a matrix of 16-bit elements at `of`. */
+enum { MAP_BYTES = 128 };
+
 typedef struct MapDef {
-        Ref      at, of;
+        Ref      of;
         int      f16;                   /* else bf16 */
         uint64_t rows, cols, ld;        /* elements */
 } MapDef;
@@ -73,7 +77,7 @@ typedef struct Program {
         KernelDef *kernel; int n_kernels;
         Prog      *prog;   int n_progs;
         Zero      *zero;   int n_zeros;
-        MapDef *map;    int n_maps;
+        MapDef    *map;    int n_maps;
         void      *mem;
 } Program;
 

@@ -80,6 +80,18 @@ void *ref_mem(const Session *s, Ref r)
 
 bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
 
+/* Zeros where nothing reads them. */
+static int make_maps(Session *s, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
+                void *matrix = ref_mem(s, s->p.map[i].of);
+                if (matrix)
+                        code = dev_tensor_map(s->d, s->map + (size_t)i * MAP_BYTES, &s->p.map[i], matrix, e);
+        }
+        return code;
+}
+
 int session_resolve(Session *s, Err *e)
 {
         for (int i = 0; i < s->p.n_progs; i++) {
@@ -94,6 +106,10 @@ int session_resolve(Session *s, Err *e)
                 for (int r = 0; r < g->n_run; r++)
                         for (int a = 0; a < s->p.kernel[g->run[r].kernel].n_args; a++) {
                                 Ref ref = g->run[r].arg[a];
+                                if (ref.arena == REF_MAP) {
+                                        ps->addr[k++] = s->map + ref.offset * MAP_BYTES;
+                                        continue;
+                                }
                                 void *mem = ref.arena == REF_RT ? s->rt_mem[is_update(g)] : ref_mem(s, ref);
                                 if (!(ps->addr[k++] = mem) && s->p.arena[ref.arena].size &&
                                     strcmp(s->p.arena[ref.arena].name, "gsum"))
@@ -103,7 +119,7 @@ int session_resolve(Session *s, Err *e)
                 ps->graph = 0;
                 ps->seen = 0;
         }
-        return TGC_OK;
+        return make_maps(s, e);
 }
 
 int session_sum_grads(Session *s, Err *e)
@@ -124,14 +140,6 @@ static int fill_arenas(Session *s, Err *e)
                 if (a < 0 || c->size > s->p.arena[a].size)
                         return err_set(e, TGC_BAD_FILE, "section consts does not fit arena const");
                 code = dev_upload(s->d, s->arena[a].mem, c->data, c->size, e);
-        }
-        /* once and for all: arenas move only where they are host memory (own_weights) */
-        for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
-                const MapDef *m = &s->p.map[i];
-                _Alignas(64) char map[128];
-                void *matrix = ref_mem(s, m->of);
-                if (matrix && !(code = dev_tensor_map(s->d, map, m, matrix, e)))
-                        code = dev_upload(s->d, ref_mem(s, m->at), map, sizeof map, e);
         }
         for (int i = 0; i < s->p.n_zeros && !code; i++) {
                 void *mem = ref_mem(s, s->p.zero[i].at);
@@ -178,8 +186,10 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
         set_seed(s, o->seed);
         s->arena = calloc((size_t)s->p.n_arenas + 1, sizeof *s->arena);
         s->prog = calloc((size_t)s->p.n_progs + 1, sizeof *s->prog);
-        if (!s->arena || !s->prog)
+        s->map = aligned_alloc(MAP_BYTES, ((size_t)s->p.n_maps + 1) * MAP_BYTES);
+        if (!s->arena || !s->prog || !s->map)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a session");
+        memset(s->map, 0, ((size_t)s->p.n_maps + 1) * MAP_BYTES);
         if ((code = alloc_arenas(s, e)) || (code = dev_load(s->d, s->plan, &s->p, e))
             || (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
                 return code;
@@ -224,6 +234,7 @@ void session_close(Session *s)
         program_free(&s->p);
         free(s->arena);
         free(s->prog);
+        free(s->map);
         free(s->hist);
         free(s);
 }

@@ -37,6 +37,7 @@ struct Session {
         uint64_t    seed;
         ArenaState *arena;
         ProgState  *prog;
+        char       *map;                /* MAP_BYTES of each tensor map, on the host */
         Rt          rt;
         bool        rt_changed[2];      /* "update" has an Rt of its own, so that the next step's can be uploaded */
         void       *rt_mem[2];          /* while it runs */
@@ -59,7 +60,7 @@ int  find_io(Session *s, const char *prog, const char *io, const Io **out, void 
 int  io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);      /* checks bytes */
 void *ref_mem(const Session *s, Ref r);
 bool is_update(const Prog *g);
-int  session_resolve(Session *s, Err *e);               /* recompute addresses after an arena has moved */
+int  session_resolve(Session *s, Err *e);               /* addresses, and tensor maps, once an arena has moved */
 int  session_sum_grads(Session *s, Err *e);             /* the first time: memory for sums over micro-steps */
 int  session_load_weights(Session *s, Err *e);          /* session_param.c: fill w, and p if there is one */
 int  store_ck(Store t);                                 /* ck_tensor.h's number of a storage type */

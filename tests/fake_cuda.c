@@ -13,7 +13,8 @@
 #define SHIFT (1ull << 60)
 typedef unsigned long long Ptr;
 typedef void Kernel(const void *rt, void *const *arg);
-typedef struct Launch { Kernel *fn; int n; void *arg[16]; } Launch;
+/* map[i]: argument i, where bit i of maps says that it is 128 bytes by value. */
+typedef struct Launch { Kernel *fn; int n; void *arg[16]; unsigned maps; char map[16][128]; } Launch;
 typedef struct Graph { Launch l[64]; int n; } Graph;
 
 int fake_live, fake_launches, fake_replays, fake_calls, fake_fail_at;
@@ -22,7 +23,8 @@ static size_t used;                     /* device memory */
 static Graph *capture;
 
 extern int fake_n_args(const char *name);
-static struct Named { Kernel *fn; int n; } named[32];
+extern unsigned fake_maps(const char *name);
+static struct Named { Kernel *fn; int n; unsigned maps; } named[32];
 static int n_named;
 
 static void *host(Ptr p) { return (void *)(p - SHIFT); }
@@ -79,12 +81,20 @@ int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f)
         memcpy(*x, g, sizeof(Graph));
         return f != 0;
 }
+static void run(Launch *l)
+{
+        for (int i = 0; i < l->n; i++)
+                if (l->maps >> i & 1)
+                        l->arg[i] = l->map[i];
+        l->fn(l->arg[0], l->arg);
+}
+
 int cuGraphLaunch(void *x, void *s)
 {
         READY;
         Graph *g = x;
         for (int i = 0; i < g->n; i++)
-                g->l[i].fn(g->l[i].arg[0], g->l[i].arg);
+                run(&g->l[i]);
         fake_replays++;
         return !s;
 }
@@ -111,6 +121,7 @@ int cuModuleGetFunction(void **f, void *m, const char *name)
                 return 500;
         named[i].fn = (Kernel *)sym;
         named[i].n = fake_n_args(name);
+        named[i].maps = fake_maps(name);
         *f = &named[i];
         n_named += i == n_named;
         return 0;
@@ -120,31 +131,40 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
                    unsigned smem, void *s, void **params, void **extra)
 {
         struct Named *k = f;
-        Launch l = { k->fn, k->n, { 0 } };
+        Launch l = { .fn = k->fn, .n = k->n, .maps = k->maps };
         if (++fake_calls == fake_fail_at)
                 return 2;
         if (!current || !s || extra || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || smem > 232448)
                 return 1;
         for (int i = 0; i < k->n; i++)
-                l.arg[i] = host(*(Ptr *)params[i]);
+                if (k->maps >> i & 1)
+                        memcpy(l.map[i], params[i], sizeof l.map[i]);
+                else
+                        l.arg[i] = host(*(Ptr *)params[i]);
         fake_launches++;
         if (capture)
                 capture->l[capture->n++] = l;
         else
-                l.fn(l.arg[0], l.arg);
+                run(&l);
         return 0;
 }
 
-/* Of the ways to launch only the early start is known, which here is none. */
+/* A map says what it is of: address, dimensions, stride. */
 int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *p, const void *dims, const void *strides,
                            const unsigned *box, const unsigned *step, int interleave, int swizzle, int l2, int fill)
 {
         READY;
-        (void)type, (void)rank, (void)dims, (void)strides, (void)box, (void)step, (void)interleave, (void)swizzle;
-        (void)l2, (void)fill;
-        return !map || !p;
+        (void)type, (void)rank, (void)box, (void)step, (void)interleave, (void)swizzle, (void)l2, (void)fill;
+        if (!map || !p || (Ptr)map % 64)
+                return 1;
+        memset(map, 0x77, 128);
+        memcpy(map, &p, 8);
+        memcpy((char *)map + 8, dims, 16);
+        memcpy((char *)map + 24, strides, 8);
+        return 0;
 }
 
+/* Of the ways to launch only the early start is known, which here is none. */
 int cuLaunchKernelEx(const void *config, void *f, void **params, void **extra)
 {
         const struct { unsigned x[7]; void *s; const struct { int id, pad, allowed; } *attr; unsigned n; } *c = config;

@@ -175,20 +175,21 @@ TEST(expressions)
 
 TEST(program_text)
 {
-        static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap act+64 f16 w+32 4 24 32\n"
+        static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
-                "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt w+16 act+1024\nend\n"
-                "program decode B 1 T 1\nend\n";
+                "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt map:0 act+1024\nend\n"
+                "program decode B 1 T 1\nrun k0 grid 1 sm90 8 args rt map:0 w+16\nend\n";
         Program p;
         Err e;
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
         CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
         CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 1 && p.map[0].f16);
-        CHECK(p.map[0].at.offset == 64 && p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
+        CHECK(p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
         const Prog *g = program_find(&p, "prefill");
         CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
         CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT && g->run[0].arg[2].offset == 1024);
+        CHECK(g->run[0].arg[1].arena == REF_MAP && g->run[0].arg[1].offset == 0 && p.kernel[0].arg == g->run[0].arg);
         CHECK(prog_io(g, "ids")->elem == 4 && !prog_io(g, "logits") && !program_find(&p, "score"));
         program_free(&p);
 }
@@ -214,13 +215,22 @@ TEST(program_refusals)
                 { HEAD "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
                   "not whole clusters" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n", "do not agree" },
-                { HEAD "map act+0 f32 w+0 4 32 32\n", "bf16 or f16" },
-                { HEAD "map act+0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
-                { HEAD "map act+0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
-                { HEAD "map act+0 bf16 w+0 4 32 36\n", "multiples of 16 bytes" },
-                { HEAD "map act+0 bf16 w+0 4 32 24\n", "must not overlap" },
-                { HEAD "map act+0 bf16 w+0 0 32 32\n", "cannot be made" },
-                { HEAD "map act+960 bf16 w+0 4 32 32\n", "reach beyond the arena's 1024" },
+                { HEAD "map 0 f32 w+0 4 32 32\n", "bf16 or f16" },
+                { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
+                { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
+                { HEAD "map 0 bf16 w+0 4 32 36\n", "multiples of 16 bytes" },
+                { HEAD "map 0 bf16 w+0 4 32 24\n", "must not overlap" },
+                { HEAD "map 0 bf16 w+0 0 32 32\n", "cannot be made" },
+                { HEAD "map 1 bf16 w+0 4 32 32\n", "program:5: tensor map 0 is due, not '1'" },
+                { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },
+                { HEAD "map 0 bf16 rt 4 32 32\n", "must be ARENA+OFFSET" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n", "'map:0' is none of the 0 tensor maps" },
+                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:1 w+0\nend\n",
+                  "'map:1' is none of the 1 tensor maps" },
+                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args map:0 w+0 w+0\nend\n", "must be rt" },
+                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\n"
+                  "run k0 grid 1 args rt w+0 w+0\nend\n", "program:8: argument 1 of k0 is a tensor map in some runs" },
+                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nio x f32 map:0 1\nend\n", "must be ARENA+OFFSET" },
                 { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n", "program:6: no kernel named 'k1'" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n", "takes 3 arguments, 2 are given" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 args w+0 w+0 w+0\nend\n", "must be rt" },

@@ -8,7 +8,13 @@ static const char fake_extra[] =
         "int fake_n_args(const char *name)\n"
         "{\n"
         "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4\n"
-        "             : !strcmp(name, \"k_grad\") ? 6 : 7;\n"
+        "             : !strcmp(name, \"k_grad\") ? 6 : !strcmp(name, \"k_maps\") ? 4 : 7;\n"
+        "}\n"
+        "unsigned fake_maps(const char *name) { return !strcmp(name, \"k_maps\") ? 1 << 1 | 1 << 3 : 0; }\n"
+        "void k_maps(const Rt *rt, void *const *arg)\n"
+        "{\n"
+        "        memcpy(arg[2], arg[1], 128);\n"
+        "        memcpy((char *)arg[2] + 128, arg[3], 128);\n"
         "}\n";
 
 /* Make libcuda.so.1 known to the loader; what dlopen finds is this one from then on. */
@@ -83,6 +89,36 @@ TEST(played_driver)
         CHECK(*live == 0);
         each.index = 1;
         CHECK(dev_open(&d, DEV_CUDA, &each, &e) == TGC_NO_DEVICE && *live == 0);
+}
+
+/* Tensor maps come by value, launched and in a graph, and are of the arena's matrices. */
+TEST(played_driver_maps)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"), before = *replays;
+        uint64_t seen[2][16];
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        Plan p = make_plan(manifest, PROGRAM("", "w+0")
+                           "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 title maps\n"
+                           "map 0 bf16 w+16 3 8 16\nmap 1 f16 act+32 5 24 32\n"
+                           "program maps B 1 T 1\nio seen i32 act+4096 64\n"
+                           "run k_maps grid 1 args rt map:1 act+4096 map:0\nend\n");
+        Session *s = open_on(&p, DEV_CUDA, SESSION_INFER);
+        const char *w = ref_mem(s, (Ref){ program_arena(&s->p, "w"), 0 }), *act = ref_mem(s, (Ref){ program_arena(&s->p, "act"), 0 });
+        for (int i = 0; i < 5; i++) {
+                CHECK_MSG(!session_run(s, "maps", 1, 1, &e), "%s", e.msg);
+                CHECK_MSG(!session_read(s, "maps", "seen", seen, sizeof seen, &e), "%s", e.msg);
+                CHECK(seen[0][0] == (uintptr_t)(act + 32) && seen[0][1] == 24 && seen[0][2] == 5 && seen[0][3] == 64);
+                CHECK(seen[1][0] == (uintptr_t)(w + 16) && seen[1][1] == 8 && seen[1][2] == 3 && seen[1][3] == 32);
+                CHECK(seen[0][15] == 0x7777777777777777 && seen[1][15] == seen[0][15]);
+        }
+        CHECK(*replays > before);
+        session_close(s);
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
 /* *used: driver calls until the session is closed, which may not fail. */

@@ -514,18 +514,12 @@ TGC_DEV void attention_once_tma(const AttGradMaps &in, const AttMap &out, const 
         const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
         if (group == 0) {
                 setmaxnreg_dec<Tile::FEW>();
-                if (threadIdx.x == 0) {
-                        fence_tensormap(in.q.map);
-                        fence_tensormap(in.k.map);
-                        fence_tensormap(in.v.map);
-                        fence_tensormap(in.g.map);
-                        fence_tensormap(out.map);
+                if (threadIdx.x == 0)
                         work.load(smem);
-                } else if (threadIdx.x / 32 == 1 || threadIdx.x / 32 == 2) {
+                else if (threadIdx.x / 32 == 1 || threadIdx.x / 32 == 2)
                         work.load_rows(smem, threadIdx.x / 32 - 1);
-                } else if (threadIdx.x == 96) {
+                else if (threadIdx.x == 96)
                         work.tell(smem);
-                }
                 __syncwarp();
         } else if (group == 1) {
                 setmaxnreg_dec<Tile::SOME>();

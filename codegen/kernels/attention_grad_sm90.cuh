@@ -784,15 +784,10 @@ TGC_DEV void att_grad90_run(const Work &work, char *smem)
         __syncthreads();
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<24>();
-                if (threadIdx.x == 0) {
-                        fence_tensormap(work.in.q.map);
-                        fence_tensormap(work.in.k.map);
-                        fence_tensormap(work.in.v.map);
-                        fence_tensormap(work.in.g.map);
+                if (threadIdx.x == 0)
                         work.load(smem);
-                } else if (threadIdx.x / 32 == 1) {
+                else if (threadIdx.x / 32 == 1)
                         work.load_rows(smem);
-                }
                 __syncwarp();
         } else {
                 setmaxnreg_inc<240>();

@@ -149,8 +149,6 @@ struct AttForward90 {
         {
                 Ring<Tile> ring(ring_at(smem));
                 AttBlock w;
-                fence_tensormap(k.map);
-                fence_tensormap(v.map);
                 for (int i = 0; work.get(i, w); i++) {
                         const int each = Att::CACHED ? (int)(work.in.sk.b / work.in.sk.t) : work.T;
                         const int hk = w.h / (Att::H / Att::K), row = w.b * each + w.n0 * BN;
@@ -166,7 +164,6 @@ struct AttForward90 {
         static __device__ __forceinline__ void load_queries(const AttMap &q, const Work &work, char *smem)
         {
                 AttBlock w;
-                fence_tensormap(q.map);
                 for (int i = 0; work.get(i, w); i++)
                         for (int g = 0; g < GROUPS; g++) {
                                 const int at = i % 2 * GROUPS + g;

@@ -31,8 +31,12 @@ struct Wgmma {
         bool add;
 };
 
-/* A tile that the copy engine is to fetch, for the block whose shared memory it goes to. */
-struct Fetch { char *to; const void *map, *mbar; int x, y; };
+/* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix of 16-bit elements. */
+struct Map { const char *matrix; uint64_t rows, cols, ld; };
+
+/* A tile that the copy engine is to fetch, for the block whose shared memory it goes to.  The map is a copy: the
+ * thread whose parameter it is may end before. */
+struct Fetch { char *to; Map map; const void *mbar; int x, y; };
 
 struct Thread {
         Context context;

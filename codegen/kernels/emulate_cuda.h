@@ -16,6 +16,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define TGC_DEV static inline __attribute__((unused))
 

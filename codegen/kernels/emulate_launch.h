@@ -12,7 +12,7 @@
 
 EMU_NAMESPACE {
 
-/* Every parameter of a kernel is a pointer. */
+/* Every parameter of a kernel is a pointer, or a tensor map by value, which is given by the address of its bytes. */
 struct Kernel {
         const char *name;
         int n_params;
@@ -23,8 +23,11 @@ struct Kernel {
 
 inline Kernel *kernels;                 /* of all units of the object */
 
+template <class P> struct Param { static P of(void *arg) { return *(const P *)arg; } };
+template <class P> struct Param<P *> { static P *of(void *arg) { return (P *)arg; } };
+
 template <class... P, size_t... I>
-inline void call_with(void (*fn)(P...), void **args, std::index_sequence<I...>) { fn((P)args[I]...); }
+inline void call_with(void (*fn)(P...), void **args, std::index_sequence<I...>) { fn(Param<P>::of(args[I])...); }
 
 template <class... P>
 inline void call_typed(void (*fn)(), void **args)
@@ -233,8 +236,8 @@ void tgc_emulate_sizes(const size_t *size, int n)
 }
 
 /* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
- * dynamic shared memory.  args[i] is the i-th pointer the kernel gets.  Returns 0,
- * or 1 with a message in err.  After a failure memory holds whatever the blocks
+ * dynamic shared memory.  args[i] is the i-th pointer the kernel gets, or the
+ * address of a tensor map.  Returns 0, or 1 with a message in err.  After a failure memory holds whatever the blocks
  * wrote until then.  One launch at a time per object. */
 /* Optional: the next launch's blocks are clusters of `cluster`, and `together` of them, a multiple of that, may wait
  * for each other. */

@@ -66,9 +66,6 @@ inline void mbar_bytes(Mbar *bar, int bytes)
 
 /* ---- tiles ------------------------------------------------------------------- */
 
-/* What the runtime makes of a plan's `map` line here (dev_emulate.c): a matrix of 16-bit elements. */
-struct Map { const char *matrix; uint64_t rows, cols, ld; };
-
 enum { BOX = 64, BOX_BYTES = BOX * BOX * 2 };
 
 /* Bits 4 and up of an address, xor'ed with those three further up: `bits` of them. */
@@ -76,7 +73,7 @@ inline unsigned swizzled(unsigned at, int bits) { return at ^ (at >> 3 & ((1u <<
 
 inline void fetch_now(const Fetch *f)
 {
-        const Map *m = (const Map *)f->map;
+        const Map *m = &f->map;
         Block *b = block_of(f->to);
         unsigned base = (unsigned)(f->to - b->smem);
         for (int y = 0; y < BOX; y++)
@@ -109,7 +106,7 @@ inline void fetch(Block *b, char *to, const void *map, Mbar *bar, int x, int y)
                 fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared memory, or not at a multiple of 1024",
                      self()->number, (int)BOX_BYTES, (long long)(to - b->smem), b->smem_size);
         memset(to, 0xff, BOX_BYTES);
-        b->fetch.push_back({ to, map, bar, x, y });
+        b->fetch.push_back({ to, *(const Map *)map, bar, x, y });
         for (int i = 0; i < b->n; i++)
                 if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == bar) {
                         fetches_deliver(bar);
@@ -325,7 +322,6 @@ TGC_DEV void tma_load_2d_multicast(void *smem, const void *map, Mbar *bar, int x
                 }
 }
 TGC_DEV void fence_proxy_async() { }
-TGC_DEV void fence_tensormap(const void *) { }
 
 /* ---- global memory --------------------------------------------------------------------- */
 

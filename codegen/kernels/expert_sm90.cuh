@@ -161,9 +161,6 @@ struct ExpertLoader {
                 const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
                 ExpertPiece p;
                 int mine = 0;
-                if (!ADIV)
-                        fence_tensormap(map_a);
-                fence_tensormap(map_w);
                 bool there = work.get(0, p);
                 if (ADIV && there)
                         mine = look_up(p);
@@ -226,7 +223,6 @@ struct ExpertGradLoader {
         {
                 const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
                 ExpertPiece p;
-                fence_tensormap(map);
                 bool there = work.get(0, p);
                 int mine = there ? look_up(p, 0) : 0;
                 for (int i = 1; there; i++) {

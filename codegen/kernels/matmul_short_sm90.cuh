@@ -13,10 +13,6 @@
  * tile have four warps.  (Blocks in clusters that share loads were slower by a microsecond: a multiprocessor takes in
  * no more that way, and waits for its mate.)
  *
- * The maps are not fenced before the first load, which makes that wait 0.3 us, but after the last one: so the entries that the copy
- * engine made of them do not outlive the launch, and whatever stands there by the next one is read anew.  (Launches that
- * follow a copy to the map were seen to read it anew in any case, 40000 blocks of 40000.)
- *
  * Such tiles of several products, of different shapes, stand side by side in a launch (schedule.c): a block calls this once,
  * and the threads that its tile has no use for have left. */
 #ifndef TGC_MATMUL_SHORT_SM90_CUH
@@ -104,18 +100,14 @@ TGC_DEV void short_tile(const void *map_a, const void *map_b, int M, int N, int 
                 }
                 __syncwarp();
                 bar_arrive(1, Tile::THREADS);
-                if (lane == 0) {
+                if (lane == 0)
                         short_load<Tile, TRANS_B, Tile::BN / 64, Tile::A_BYTES, (EARLY & EARLY_B) != 0>(ring, map_b, at.n, steps);
-                        fence_tensormap(map_b);
-                }
                 return;
         }
         if (warp == 4 * Tile::GROUPS + 1) {
                 bar_sync(1, Tile::THREADS);
-                if (lane == 0) {
+                if (lane == 0)
                         short_load<Tile, !TRANS_A, Tile::BM / 64, 0, (EARLY & EARLY_A) != 0>(ring, map_a, at.m, steps);
-                        fence_tensormap(map_a);
-                }
                 return;
         }
         bar_sync(1, Tile::THREADS);

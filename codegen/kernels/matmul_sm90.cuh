@@ -11,14 +11,14 @@
  * M may be less than the rows that A's map has (prompts): what these hold reaches only rows of C that are not stored.
  * One more argument, RowSums, has A's rows summed by the way.
  *
- * Operands come through tensor maps in global memory: one thread issues boxes of 64x64 values; the copy
+ * Operands come through tensor maps: one thread issues boxes of 64x64 values; the copy
  * engine swizzles and fills with zeros outside.  What the caller does once per operand, when its address is
  * known: cuTensorMapEncodeTiled, BFLOAT16 or FLOAT16, rank 2, dims {columns, rows} of the matrix
  * as it lies in memory, one stride of ld * 2 bytes (a multiple of 16; address 16-byte
  * aligned), box {64, 64}, element strides 1, no interleave, SWIZZLE_128B, L2 promotion
- * 256 B, out of bounds zero.  The 128 bytes go to global memory, 64-byte aligned, before
- * the launch; the kernel gets their address as a plain pointer.  One map serves every
- * tile shape and both uses of a matrix (transposed or not).
+ * 256 B, out of bounds zero.  The 128 bytes are a parameter of the kernel, by value (TmaMap in
+ * tgc.cuh), and map_a and map_b its address.  One map serves every tile shape and both uses of a
+ * matrix (transposed or not).
  *
  * How the warpgroups meet.  Stage s has two mbarriers: full[s] (loads have landed)
  * and empty[s] (every warp that reads it is done).  Each side counts steps through
@@ -310,8 +310,6 @@ struct Loader {
         {
                 Piece p;
                 int ahead = 0;
-                fence_tensormap(a);
-                fence_tensormap(b);
                 if constexpr (WAITS) {
                         Ring<Tile> first = ring;
                         ahead = work.get(0, p) ? p.kt1 - p.kt0 : 0;

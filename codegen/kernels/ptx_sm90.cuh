@@ -68,8 +68,8 @@ TGC_DEV void mbarrier_wait(Mbar *bar, unsigned parity) { while (!mbarrier_try_wa
 
 /* ---- TMA: tiles and flat runs of bytes --------------------------------- */
 
-/* `map` is a CUtensorMap, 64-byte aligned, in parameter, constant or global
- * memory; x counts along its innermost axis.  smem: 128-byte aligned, 1024 where
+/* `map` is the address of a kernel's parameter (TmaMap in tgc.cuh), which a launch has
+ * to itself, so that no fence is due; x counts along its innermost axis.  smem: 128-byte aligned, 1024 where
  * the map swizzles 128 bytes.  Elements out of bounds arrive as zero and count as
  * bytes. */
 TGC_DEV void tma_prefetch_map(const void *map)
@@ -170,12 +170,6 @@ template <int N> TGC_DEV void bulk_wait_read()
 /* Order this thread's ordinary writes to shared memory before asynchronous reads
  * of it (wgmma, TMA stores). */
 TGC_DEV void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-/* Order a tensor map that the device or an earlier kernel wrote before its use here. */
-TGC_DEV void fence_tensormap(const void *map)
-{
-        asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
-}
 
 /* ---- global memory ------------------------------------------------------ */
 

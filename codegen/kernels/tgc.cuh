@@ -47,7 +47,7 @@ typedef __half f16;
  * TGC_SURPLUS(n) first in a block's work: threads from n on leave, and barriers no longer
  * count them, as the hardware has it from sm_70 on;
  * TGC_KERNEL(k3, n) after the body of entry point k3 names it and its number of
- * pointer parameters to the emulator's launcher. */
+ * parameters, pointers and tensor maps, to the emulator's launcher. */
 #ifndef TGC_EMULATE
 #define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
 #define TGC_SURPLUS(n) if ((int)threadIdx.x >= (n)) return
@@ -58,6 +58,11 @@ typedef __half f16;
 #ifndef INFINITY                        /* NVRTC has no math.h */
 #define INFINITY __int_as_float(0x7f800000)
 #endif
+
+/* A tensor map (CUtensorMap), which Hopper's copy engine reads with: a kernel gets it by value, as
+ * `const __grid_constant__ TmaMap`, and passes its address on.  Elsewhere nothing looks at it.  (64 bytes are alignment enough by the driver's
+ * documents; CUDA 13 gives its own 128.) */
+struct alignas(128) TmaMap { unsigned long long word[16]; };
 
 /* One element to and from float. */
 TGC_DEV float to_float(float x) { return x; }

@@ -83,7 +83,7 @@ struct Mem {
         float *lse, *delta, *sums;
         unsigned *turns;
         Rt *rt;
-        void *map_qkv, *map_g, *map_o;
+        TmaMap map_qkv, map_g, map_o;
         int B, T;
 };
 
@@ -153,49 +153,49 @@ __device__ __forceinline__ AttGradMaps maps(const void *qkv, const void *g)
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse };
-        attention_dkv_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), m.lse, m.delta, CB ? CB : m.B, CT ? CT : m.T,
+        attention_dkv_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.lse, m.delta, CB ? CB : m.B, CT ? CT : m.T,
                                       blockIdx.x, gridDim.x, smem, pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dq, A::H * A::D, CT, m.lse };
         const Strides so = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dq_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), m.o, so, m.lse, m.delta, CB ? CB : m.B,
+        attention_dq_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.o, so, m.lse, m.delta, CB ? CB : m.B,
                                      CT ? CT : m.T, blockIdx.x, gridDim.x, smem, pick<ROPE>(out, rope));
 }
 
 /* The table's tiles are the same for both. */
 template <class E, class A, class Tile, int CB, int CT>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         const AttGradRows<E> rows = { m.o, s, m.g, s };
-        attention_both_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), rows, m.lse, m.delta, CB ? CB : m.B,
+        attention_both_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), rows, m.lse, m.delta, CB ? CB : m.B,
                                        CT ? CT : m.T, blockIdx.x, smem, Out<E>{ m.dq, A::H * A::D },
                                        Out<E>{ m.dk, A::K * A::D }, Out<E>{ m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
-        attention_once_tma<E, A, Tile>(maps<A>(m.map_qkv, m.map_g), { m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
+        attention_once_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
                                        CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
                                        pick<ROPE>(out_q, rope_q), pick<ROPE>(out, rope),
                                        Out<E>{ m.dv, A::K * A::D });
@@ -437,8 +437,7 @@ struct Problem {
         }
         ~Problem()
         {
-                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.sums, m.turns, m.rt, m.map_qkv, m.map_g,
-                              m.map_o };
+                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.sums, m.turns, m.rt };
                 for (void *x : p)
                         cudaFree(x);
         }

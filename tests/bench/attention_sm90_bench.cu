@@ -55,17 +55,18 @@ __global__ void fill(E *p, long n, unsigned seed, int W, int T, float grow)
 
 /* q, k, v are parts of the rows of one (B, T, (H+2K)D) matrix. */
 struct Mem {
-        void *qkv, *o, *map;
+        void *qkv, *o;
+        TmaMap map;
         float *lse, *slopes;
         Rt *rt;
         int B, T;
 };
 
 template <class E, class A>
-__device__ __forceinline__ AttIn<E, A> inputs(const Mem &m)
+__device__ __forceinline__ AttIn<E, A> inputs(const Mem &m, int T)
 {
         constexpr long D = A::D, W = (A::H + 2 * A::K) * D;
-        const Strides s = { m.T * W, W, D };
+        const Strides s = { T * W, W, D };
         const E *x = (const E *)m.qkv;
         return { x, x + A::H * D, x + (A::H + A::K) * D, s, s, s, 0, 0, 0, 0, m.slopes, 0 };
 }
@@ -83,17 +84,16 @@ struct Out {
 
 /* B, T: constants, as in a program; or 0. */
 template <class E, class A, class Tile, int B, int T>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(Mem m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(const __grid_constant__ Mem m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         constexpr int D = A::D;
-        if (B)
-                m.B = B, m.T = T;
-        const AttMap q = { m.map, 0, D }, k = { m.map, A::H * D, D }, v = { m.map, (A::H + A::K) * D, D };
+        const int b = B ? B : m.B, t = B ? T : m.T;
+        const AttMap q = { &m.map, 0, D }, k = { &m.map, A::H * D, D }, v = { &m.map, (A::H + A::K) * D, D };
         const Out<E> tail = { (E *)m.o, A::H * D };
-        const AttIn<E, A> in = inputs<E, A>(m);
-        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, m.B, m.T, m.rt, blockIdx.x, gridDim.x, smem, tail);
+        const AttIn<E, A> in = inputs<E, A>(m, t);
+        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, b, t, m.rt, blockIdx.x, gridDim.x, smem, tail);
 }
 
 template <class E, class A, class Tile, int MINB, int B, int T>
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_portable(Mem m)
         TGC_SMEM(smem);
         if (B)
                 m.B = B, m.T = T;
-        attention_task<E, A, Tile>(inputs<E, A>(m), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
+        attention_task<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
                                    Out<E>{ (E *)m.o, A::H * A::D });
 }
 
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem m)
         TGC_SMEM(smem);
         if (B)
                 m.B = B, m.T = T;
-        attention_whole_wgmma<E, A, Tile>(inputs<E, A>(m), m.lse, m.B, m.T, blockIdx.x, smem,
+        attention_whole_wgmma<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, blockIdx.x, smem,
                                           Out<E>{ (E *)m.o, A::H * A::D });
 }
 
@@ -167,7 +167,7 @@ static Mem mem_new(int B, int T, unsigned seed, float grow)
 
 static void mem_free(const Mem &m)
 {
-        cudaFree(m.qkv); cudaFree(m.o); cudaFree(m.map); cudaFree(m.lse); cudaFree(m.slopes); cudaFree(m.rt);
+        cudaFree(m.qkv); cudaFree(m.o); cudaFree(m.lse); cudaFree(m.slopes); cudaFree(m.rt);
 }
 
 /* ---- tests ------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(128) k_check(Mem m, int places, unsigned seed,
         if (places < all)
                 i = philox(make_uint4(i, 0, 0, 1), seed, 1).x % all;
         const int h = i % A::H, t = i / A::H % m.T, b = i / A::H / m.T, hk = h / (A::H / A::K);
-        const AttIn<E, A> in = inputs<E, A>(m);
+        const AttIn<E, A> in = inputs<E, A>(m, m.T);
         const E *q = in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h;
         double top = -INFINITY, sum = 0;
         for (int s = tid; s < m.T; s += 128) {

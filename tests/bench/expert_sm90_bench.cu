@@ -29,7 +29,8 @@ struct Problem { Kind kind; int choices, E, tokens, N, K, spread; };
 static __host__ __device__ int slots(const Problem &p) { return p.tokens * p.choices; }
 
 struct Args {
-        const void *x, *y, *map_x, *map_y;      /* products: y is W */
+        const void *x, *y;              /* products: y is W */
+        TmaMap map_x, map_y;
         void *c;
         const void *add;
         const int *perm, *offs;
@@ -92,7 +93,7 @@ struct Slot {
 };
 
 template <class T, class Tile, Kind KIND, int CHOICES, bool ADDS>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_hopper(Args g)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_hopper(const __grid_constant__ Args g)
 {
         constexpr int XDIV = x_div<CHOICES>(KIND), YDIV = y_div<CHOICES>(KIND);
         constexpr bool SCATTER = KIND == DOWN || KIND == UP_DX;
@@ -100,11 +101,11 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_hopper(Args g)
         const Problem &p = g.p;
         const Store<T, ADDS> tail = { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N };
         if constexpr (grads(KIND))
-                expert_tma_grad<T, Tile, XDIV, YDIV>((const T *)g.x, p.N, g.map_x, (const T *)g.y, p.K, g.map_y, g.perm,
+                expert_tma_grad<T, Tile, XDIV, YDIV>((const T *)g.x, p.N, &g.map_x, (const T *)g.y, p.K, &g.map_y, g.perm,
                                                      g.offs, p.E, p.N, p.K, (int)blockIdx.x, (int)gridDim.x, smem, tail);
         else
                 expert_tma_matmul<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER>(
-                        (const T *)g.x, p.K, g.map_x, g.map_y, g.perm, g.offs, p.E, p.N, p.K, (int)blockIdx.x,
+                        (const T *)g.x, p.K, &g.map_x, &g.map_y, g.perm, g.offs, p.E, p.N, p.K, (int)blockIdx.x,
                         (int)gridDim.x, smem, tail);
 }
 
@@ -201,7 +202,7 @@ __global__ void check_places(Args g, bool adds, long places, unsigned seed, floa
 }
 
 enum { GUARD = 4096, PLACES = 512 };
-struct Data { Args g; void *mem[8]; size_t c_bytes; };
+struct Data { Args g; void *mem[6]; size_t c_bytes; };
 
 /* spread 0: experts get as many slots each as chance gives; 1: the first none, the second a few, the last most;
  * 2: one gets all. */
@@ -244,16 +245,14 @@ static Data data_new(const Problem &p, unsigned seed)
         CUDA(cudaMemcpy(d.mem[5], offs, (p.E + 1) * sizeof *offs, cudaMemcpyHostToDevice));
         free(perm);
         free(offs);
-        d.mem[6] = map_of(d.mem[0], xr, xc, IsHalf<T>::is);
-        d.mem[7] = map_of(d.mem[1], yr, yc, IsHalf<T>::is);
-        d.g = { d.mem[0], d.mem[1], d.mem[6], d.mem[7], d.mem[2], d.mem[3], (int *)d.mem[4], (int *)d.mem[5], p };
+        d.g = { d.mem[0], d.mem[1], map_of(d.mem[0], xr, xc, IsHalf<T>::is), map_of(d.mem[1], yr, yc, IsHalf<T>::is), d.mem[2], d.mem[3], (int *)d.mem[4], (int *)d.mem[5], p };
         d.c_bytes = c * 2;
         return d;
 }
 
 static void data_free(Data *d)
 {
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 6; i++)
                 cudaFree(d->mem[i]);
 }
 

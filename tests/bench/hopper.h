@@ -5,24 +5,27 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <algorithm>
 #include <vector>
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include "tgc.cuh"
 
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-/* The map of a (rows, cols) matrix of 2-byte elements with row stride cols, in device memory; boxes and swizzle as
- * matmul_sm90.cuh says.  The driver is opened here, so that no bench links it. */
-static void *map_of(void *p, long rows, long cols, bool half)
+/* The map of a (rows, cols) matrix of 2-byte elements with row stride cols; boxes and swizzle as matmul_sm90.cuh says.  The
+ * driver is opened here, so that no bench links it. */
+static TmaMap map_of(void *p, long rows, long cols, bool half)
 {
         typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                      const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                                      CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
         static EncodeTiled *encode;
         CUtensorMap map;
-        void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *dev;
+        TmaMap to;
+        void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
         const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
         const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
 
@@ -37,9 +40,9 @@ static void *map_of(void *p, long rows, long cols, bool half)
                 printf("cuTensorMapEncodeTiled: error %d for %ld x %ld\n", (int)r, rows, cols);
                 exit(4);
         }
-        CUDA(cudaMalloc(&dev, sizeof map));
-        CUDA(cudaMemcpy(dev, &map, sizeof map, cudaMemcpyHostToDevice));
-        return dev;
+        static_assert(sizeof to == sizeof map && alignof(TmaMap) >= alignof(CUtensorMap), "a tensor map");
+        memcpy(&to, &map, sizeof to);
+        return to;
 }
 
 static cudaStream_t stream()

@@ -178,18 +178,18 @@ struct Spread {
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
-struct Args { const void *a, *b; void *c; float *ws, *sums; int M, N, K, n; int *joined; };
+struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; };
 
 /* One launch does it all. */
 template <class T, class Tile, bool TA, bool TB, class Tail>
 TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
 {
         if constexpr (Tile::SHARE == 0)
-                matmul_short<T, Tile, TA, TB, 0>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
+                matmul_short<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
         else if constexpr (Tile::PARTS > 1)
-                matmul_tma_joint<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
+                matmul_tma_joint<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
         else
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
                                                        tail);
 }
 
@@ -210,19 +210,22 @@ TGC_DEV void one(const Args &g)
         else if constexpr (MODE == SPREAD)
                 whole<T, Tile, TA, TB>(g, smem, Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED)
-                matmul_tma_persistent<T, Tile, TA, TB>(g.a, g.b, g.M, g.N, g.K, at, step, smem, tail,
+                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, tail,
                                                        RowSums{ g.sums });
         else if constexpr (MODE == SUMMED_SPLIT)
-                matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
+                matmul_tma_split<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
                                                      RowSums{ g.sums });
         else
-                matmul_tma_split<T, Tile, TA, TB, 4>(g.a, g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
+                matmul_tma_split<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
 }
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_one(Args g) { one<T, Tile, TA, TB, MODE>(g); }
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_one(const __grid_constant__ Args g)
+{
+        one<T, Tile, TA, TB, MODE>(g);
+}
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_pair(Args g)
+__global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_pair(const __grid_constant__ Args g)
 {
         one<T, Tile, TA, TB, MODE>(g);
 }
@@ -301,7 +304,7 @@ enum { GUARD = 4096 };
 
 /* Weights of a few copies, so that as in a model L2 has not those of the launch that comes. */
 enum { COPIES = 16, COPIES_BYTES = 200 << 20 };
-struct Data { void *a, *b, *c, *map_a, *map_b[COPIES]; int copies; int *joined; float *ws, *sums, *err; size_t ws_bytes; };
+struct Data { void *a, *b, *c; TmaMap map_a, map_b[COPIES]; int copies; int *joined; float *ws, *sums, *err; size_t ws_bytes; };
 enum { TILES = 4096, PROMPT = 2048 };
 
 /* Parts of the sums of A's rows, as many as the narrowest tiles across N, of at most 16 splits; or what up to four parts of
@@ -344,10 +347,7 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 
 static void data_free(Data *d)
 {
-        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->map_a);
-        for (int i = 0; i < d->copies; i++)
-                cudaFree(d->map_b[i]);
-        cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
+        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
         cudaFree(d->joined);
 }
 

@@ -36,14 +36,15 @@ extern "C" __global__ void __launch_bounds__(128) k0(const Rt *, float *y)
         all_sizes<f16>(y, smem);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) k1(const Rt *, float *y, const float *x, const char *map)
+extern "C" __global__ void __launch_bounds__(256, 1) k1(const Rt *, float *y, const float *x,
+                                                                const __grid_constant__ TmaMap of)
 {
         TGC_SMEM(smem);
         Mbar *bar = (Mbar *)(smem + 32768);
+        const void *map = &of;
         unsigned a[4] = { 1, 2, 3, 4 };
         if (threadIdx.x == 0) {
                 tma_prefetch_map(map);
-                fence_tensormap(map);
                 mbarrier_init(bar, 1);
                 fence_barrier_init();
         }

@@ -12,12 +12,9 @@
 enum { THREADS = 160, TILE = 8192, SMEM = 2 * TILE + 16 };
 enum Mistake { NONE, NO_TILE_WAIT, NO_PRODUCT_WAIT, READS_EARLY, OVERWRITES, NO_ARRIVAL, TOO_MANY_ARRIVALS, NO_INIT };
 
-struct Args { const void *map_a, *map_b; float *d; };
-
 template <int MISTAKE>
-static void product(const Args *args)
+static void product(float *to, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
 {
-        const Args &a = *args;
         TGC_SMEM(smem);
         Mbar *full = (Mbar *)(smem + 2 * TILE);
         const int x = (int)threadIdx.x, lane = x & 31;
@@ -29,12 +26,12 @@ static void product(const Args *args)
                         mbarrier_expect_tx(full, 2 * TILE);
                         if (MISTAKE == TOO_MANY_ARRIVALS)
                                 mbarrier_arrive(full);
-                        tma_load_2d(smem, a.map_a, full, 0, 0);
-                        tma_load_2d(smem + TILE, a.map_b, full, 0, 0);
+                        tma_load_2d(smem, &map_a, full, 0, 0);
+                        tma_load_2d(smem + TILE, &map_b, full, 0, 0);
                 }
                 bar_sync(1, THREADS);
                 if (MISTAKE == OVERWRITES && lane == 0) {
-                        tma_load_2d(smem, a.map_b, full, 0, 0);
+                        tma_load_2d(smem, &map_b, full, 0, 0);
                         mbarrier_expect_tx(full, TILE);
                 }
                 bar_sync(2, THREADS);
@@ -56,12 +53,12 @@ static void product(const Args *args)
                 wgmma_wait<0>();
         wgmma_hold(d);
         for (int j = 0; j < 32; j++)
-                a.d[(x / 32 * 16 + lane / 4 + j / 2 % 2 * 8) * 64 + j / 4 * 8 + lane % 4 * 2 + j % 2] = d[j] + early;
+                to[(x / 32 * 16 + lane / 4 + j / 2 % 2 * 8) * 64 + j / 4 * 8 + lane % 4 * 2 + j % 2] = d[j] + early;
 }
 
 /* Each block gives its number to the next of its cluster; FORGETS: but the last. */
 template <bool FORGETS>
-static void hand_on(const Args *args)
+static void hand_on(float *to)
 {
         TGC_SMEM(smem);
         Mbar *bar = (Mbar *)(smem + 16);
@@ -76,7 +73,7 @@ static void hand_on(const Args *args)
                 send_cluster(smem, bar, (rank + 1) % 4, blockIdx.x);
         mbarrier_wait(bar, 0);
         if (threadIdx.x == 0)
-                args->d[blockIdx.x] = (float)*(int *)smem;
+                to[blockIdx.x] = (float)*(int *)smem;
         cluster_sync();
 }
 
@@ -88,13 +85,15 @@ static void say(bool ok, const char *what, const char *why)
         failures += !ok;
 }
 
-static bool launch(void (*fn)(const Args *), unsigned grid, unsigned cluster, const Args *a, char *err)
+/* a: pointers, and of tensor maps by value those to them. */
+template <class... P, class... A>
+static bool launch(void (*fn)(P...), unsigned grid, unsigned cluster, char *err, A *...a)
 {
-        emu::Entry<1> k("kernel", fn);
-        void *args[1] = { (void *)a };
+        emu::Entry<sizeof...(P)> k("kernel", fn);
+        void *args[] = { (void *)a... };
         *err = 0;
         tgc_emulate_clusters(cluster, cluster);
-        int bad = tgc_emulate_launch("kernel", grid, THREADS, SMEM, args, 1, err, 600);
+        int bad = tgc_emulate_launch("kernel", grid, THREADS, SMEM, args, sizeof...(P), err, 600);
         emu::kernels = k.next;
         return !bad;
 }
@@ -102,13 +101,20 @@ static bool launch(void (*fn)(const Args *), unsigned grid, unsigned cluster, co
 /* Random enough; A has 61 rows and both 60 columns, beyond which tiles have zeros. */
 static unsigned short at(int m, int r, int c) { return emu_to_bf16((float)((r * 37 + c * 11 + m * 5) % 17 - 8)); }
 
+static TmaMap map_of(const unsigned short *p, unsigned rows)
+{
+        const emu::Map m = { (const char *)p, rows, 60, 72 };
+        TmaMap map = {};
+        memcpy(&map, &m, sizeof m);
+        return map;
+}
+
 /* message: part of the error it must give; NULL: none, and whether the results are right says `right`. */
 template <int MISTAKE> static void test(const char *what, bool right, const char *message)
 {
         static unsigned short a[61 * 72], b[64 * 72];
         static float d[64 * 64];
-        emu::Map map_a = { (const char *)a, 61, 60, 72 }, map_b = { (const char *)b, 64, 60, 72 };
-        const Args args = { &map_a, &map_b, d };
+        const TmaMap map_a = map_of(a, 61), map_b = map_of(b, 64);
         char err[600], why[700];
         double worst = 0;
         for (int r = 0; r < 64; r++)
@@ -117,7 +123,7 @@ template <int MISTAKE> static void test(const char *what, bool right, const char
                                 a[r * 72 + c] = at(0, r, c);
                         b[r * 72 + c] = at(1, r, c);
                 }
-        bool ran = launch(product<MISTAKE>, 1, 1, &args, err);
+        bool ran = launch(product<MISTAKE>, 1, 1, err, d, &map_a, &map_b);
         for (int r = 0; r < 64; r++)
                 for (int c = 0; c < 64; c++) {
                         double want = 0;
@@ -136,7 +142,6 @@ int main()
 {
         char err[600];
         float d[8] = { 0 };
-        const Args args = { 0, 0, d };
         test<NONE>("a product", true, 0);
         test<NO_TILE_WAIT>("tiles not waited for are not there", false, 0);
         test<READS_EARLY>("sums read before the wait are not there", false, 0);
@@ -145,9 +150,9 @@ int main()
         test<NO_ARRIVAL>("a barrier at which nobody arrives", false, "nobody can go on");
         test<TOO_MANY_ARRIVALS>("more arrivals than the barrier counts", false, "more than the barrier's 1");
         test<NO_INIT>("a barrier that is none", false, "not initialised");
-        bool ran = launch(hand_on<false>, 8, 4, &args, err), right = d[0] == 3 && d[1] == 0 && d[3] == 2 && d[4] == 7 && d[7] == 6;
+        bool ran = launch(hand_on<false>, 8, 4, err, d), right = d[0] == 3 && d[1] == 0 && d[3] == 2 && d[4] == 7 && d[7] == 6;
         say(ran && right, "blocks of a cluster hand on", err);
-        say(!launch(hand_on<true>, 8, 4, &args, err) && strstr(err, "nobody can go on"), "a block that nothing is sent to", err);
-        say(!launch(hand_on<false>, 6, 4, &args, err) && strstr(err, "6 blocks do not make clusters of 4"), "half a cluster", err);
+        say(!launch(hand_on<true>, 8, 4, err, d) && strstr(err, "nobody can go on"), "a block that nothing is sent to", err);
+        say(!launch(hand_on<false>, 6, 4, err, d) && strstr(err, "6 blocks do not make clusters of 4"), "half a cluster", err);
         return failures != 0;
 }

@@ -99,6 +99,10 @@ typedef struct Work { Dim elems; int size; const char *keep; } Work;
  * alone: columns lo to hi; hi 0: any of it. */
 typedef struct Use { bool written; int64_t lo, hi; } Use;
 
+/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (EARLY_A, EARLY_B); or, rest,
+ * everything but the first (true or false). */
+typedef struct Early { Slot slot[2]; bool rest; } Early;
+
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
         const char *title, *include;    /* header without its ending */
@@ -107,8 +111,7 @@ typedef struct Piece {
         int         threads, smem, min_blocks, n_args;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait */
-        bool        early;              /* on sm_90a it starts before that, a block a multiprocessor */
-        const struct Product90 *loads;  /* on sm_90a a product that may load before that: which operands stands at \3 in body */
+        const struct Early *early;      /* it can load before that: what it may stands at \3 in body (launches_early) */
         bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         int         product;            /* it is work of product - 1 of the module's; 0: of none */
@@ -133,6 +136,8 @@ typedef struct Launch {
         Piece     **piece;              /* equal ones stand together */
         int         n_pieces;
         bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
+        bool        early;              /* on sm_90a it starts before the launch before has ended */
+        int         spread;             /* its shared memory there, where on90 says nothing; 0: as everywhere */
 } Launch;
 
 typedef struct Kernel {
@@ -140,6 +145,7 @@ typedef struct Kernel {
         const char *text;               /* source; \1 stands for the name */
         int         threads, smem, n_args;
         On90        on90;
+        int         spread;             /* of Launch */
         bool        early;              /* waits for the launch before it by itself */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         Piece     **piece;
@@ -228,7 +234,7 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
-        const struct Product90 *loads;  /* of Piece */
+        const struct Early *early;      /* of Piece */
         bool        alone, plain;       /* of Piece */
         const struct Short *brief;
         double      us, flops, bytes;   /* us: of Piece */
@@ -237,6 +243,8 @@ typedef struct Build {
 Build build_start(Emit *e, const Group *gr, const char *include, const char *title);
 void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
+/* At \3 in the body stands what may be loaded early: of a and b, or (b NULL) whether all but a may. */
+void  build_early(Build *b, const Slot *a, const Slot *other);
 void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
 void  build_end(Build *b, const char *grid);    /* adds the launch */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
@@ -261,7 +269,12 @@ void    module_count(Module *m, const char *program);    /* ends a program: adds
 
 enum { LIGHT_SMEM = 16 << 10 };         /* a kernel with no more of it keeps no tiles in registers */
 void schedule_launches(Emit *e, Arena *a);
-void launches_early(Emit *e);           /* once launches are in order: what loads before the launch before has ended, and what */
+bool same_storage(const Emit *e, const Slot *a, const Slot *b);
+
+/* ---- early.c: what of a launch runs before the launch before has ended, on sm_90a ---- */
+
+void launches_early(Emit *e);                                           /* once launches are in order */
+const Launch *launch_next(const Emit *e, const Launch *l);              /* that sm_90a has, or NULL */
 
 /* ---- functor.c: heads and tails as text, CUDA and C ---- */
 
@@ -297,8 +310,7 @@ struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps; d
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
  * it is fixed; a has memory for all. */
-typedef struct Product90 Product90;
-struct Product90 {
+typedef struct Product90 {
         DType   dt;
         bool    ta, tb;
         Slot    a, w;
@@ -308,7 +320,7 @@ struct Product90 {
         bool    reads, fixed;
         Dim     rows;
         bool    brief;                  /* it may have a short tile */
-};
+} Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
 int     tile90_list(const Product90 *p, bool cut, Candidate *out);

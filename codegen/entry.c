@@ -83,7 +83,7 @@ static bool is_early(const Emit *e) { return is_cuda(e); }
 static bool one_token(const Emit *e) { return e->g->sizes.v[SYM_T] == 1; }
 
 /* One token, or a prompt too short to fill the GPU: the kernel after comes as soon as all blocks of this one run
- * (pdl_launch), and loads weights meanwhile.  Otherwise only when they have ended: blocks that wait beside
+ * (pdl_launch), and loads weights meanwhile.  Otherwise only where early.c says so: blocks that wait beside
  * running ones are spread unevenly, which made a training step of the character model
  * 0.76 to 1.19 ms on an H100, against 0.66.  (Llama-1B's prompt of 511 tokens: 1.97 to 1.88, of 1999: 6.74 to 6.78.) */
 enum { FEW_ROWS = 512 };
@@ -130,31 +130,12 @@ static bool weights_stay(const Emit *e)
         return is_early(e) && one_token(e) && e->g->sizes.v[SYM_B] == 1 && bytes <= 40 << 20;
 }
 
-/* Some of it comes early on sm_90a, and fills its multiprocessors: blocks that wait beside running ones are not spread unevenly,
- * there is no room beside them. */
-static bool comes_early(const Launch *l)
+static bool all_wait(const Launch *l)
 {
-        bool early = false;
-        for (int i = 0; i < l->n_pieces; i++)
-                early |= l->piece[i]->early;
-        return early;
-}
-
-static bool all_wait(const Emit *e, const Launch *l)
-{
-        bool all = l > e->launch || !comes_early(l);    /* what another program's last launch writes, all wait for */
+        bool all = true;
         for (int i = 0; i < l->n_pieces; i++)
                 all &= l->piece[i]->waits;
         return all;
-}
-
-/* Does the next launch that sm_90a has come early? */
-static bool next_early(const Emit *e, const Launch *l)
-{
-        while (++l < e->launch + e->n_launch)
-                if (!l->on90.threads || strcmp(l->on90.grid, "0"))
-                        return comes_early(l);
-        return false;
 }
 
 static void put_includes(const Emit *e, const Launch *l, Text *t)
@@ -168,7 +149,8 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
-        if (is_early(e) && !calls_next(e) && next_early(e, l))
+        const Launch *next = launch_next(e, l);
+        if (is_early(e) && !calls_next(e) && next && next->early)
                 text_add(t, "#define TGC_NEXT_EARLY 1\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
@@ -238,7 +220,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
                 if (p->smem)
                         text_add(t, "        TGC_SMEM(smem);\n");
-                put_waits(e, all_wait(e, l), t);
+                put_waits(e, all_wait(l), t);
         } else {
                 text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
                          !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
@@ -318,7 +300,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         text_add(t, "        const int block = (int)blockIdx.x;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, all_wait(e, l), t);
+        put_waits(e, all_wait(l), t);
         put_sizes(e, t);
         if (l->on90.threads)
                 put_firsts(l, t);
@@ -406,7 +388,8 @@ static void drop_marks(char *s)
 static const char *intern(Module *m, const Kernel *k)
 {
         for (int i = 0; i < m->n_kernels; i++)
-                if (!strcmp(m->kernel[i].text, k->text)) {
+                if (!strcmp(m->kernel[i].text, k->text) && m->kernel[i].spread == k->spread &&
+                    m->kernel[i].on90.smem == k->on90.smem) {
                         m->kernel[i].n_now++;
                         return m->kernel[i].name;
                 }
@@ -428,7 +411,7 @@ void kernels_name(Emit *e)
                 Text t = { 0 };
                 Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = is_early(e),
                              .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "",
-                             .on90 = l->on90 };
+                             .on90 = l->on90, .spread = l->spread };
                 for (int j = 0; j < l->n_pieces; j++) {
                         const Piece *p = l->piece[j];
                         k.threads = p->threads > k.threads ? p->threads : k.threads;
@@ -501,6 +484,9 @@ void module_fused(const Module *m, Text *out)
                 if (m->target == TARGET_CUDA)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
                                  k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
+                if (k->spread)
+                        text_add(out, "%ssm_90a  grid %s, %d threads, %d bytes shared: it starts early\n", k->n_pieces > 1 ? "  " : "    ",
+                                 k->grid, k->threads, k->spread);
                 if (k->on90.threads)
                         text_add(out, "    sm_90a  grid %s %s, %d threads, %d bytes shared\n", k->on90.grid,
                                  k->on90.cluster ? "in clusters" : "or one block a multiprocessor", k->on90.threads,
@@ -538,6 +524,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                          k->n_args, k->flops, k->bytes, k->title);
                 if (k->early)
                         text_add(kernels, "early %s\n", k->name);
+                if (k->spread)
+                        text_add(kernels, "sm90 %s threads %d smem %d cluster 1\n", k->name, k->threads, k->spread);
                 if (k->on90.threads)
                         text_add(kernels, k->on90.cluster ? "sm90 %s threads %d smem %d cluster %d\n"
                                                           : "sm90 %s threads %d smem %d\n",

@@ -248,11 +248,16 @@ static void grads_whole(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
         const Grads90Row *t = grads_row(e, n);
+        Slot g;
+        int64_t ld;
+        if (!slot_of(e, n->in[5], &g, &ld))
+                g = (Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) };
+        build_early(b, &g, NULL);
         b->include = "attention_whole_sm90";
         b->waits = true;
         b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "attention_grads_wgmma<%s, \1_att, AttGradsTile90<%d, %s, %d, %s, %s, %d, %d>>(in, %s, T, tile, smem, "
+        build_line(b, "attention_grads_wgmma<%s, \1_att, AttGradsTile90<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
                       "tail, tail_k, tail_v);", c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
                    t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
         text_add(&b->body, "#else\n");

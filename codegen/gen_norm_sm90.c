@@ -127,10 +127,8 @@ bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 
         b->include = "matmul_norm_short_sm90";
         b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
-        Product90 *own = arena_alloc(e->m->arena, sizeof *own);
-        *own = *p;
         b->waits = true;
-        b->loads = own;
+        build_early(b, &p->a, &p->w);
         put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_short<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
                                             p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
         build_line(b, "pdl_wait();");

@@ -207,11 +207,17 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_head_x head_x = { a };");
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
+                Slot dy;
+                int64_t ld;
+                if (groups <= NORM_BLOCKS) {
+                        slot_of(e, n->in[1], &dy, &ld);
+                        build_early(&b, &dy, NULL);
+                }
                 build_line(
                         &b,
                         "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
-                        groups <= NORM_BLOCKS ? ", true" : "", rows, blocks, eps, dg,
+                        groups <= NORM_BLOCKS ? ", true, \3" : "", rows, blocks, eps, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {

@@ -266,6 +266,13 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         build_line(b, "        %s", call);
 }
 
+void build_early(Build *b, const Slot *a, const Slot *other)
+{
+        Early *x = arena_alloc(b->e->m->arena, sizeof *x);
+        *x = (Early){ { *a, other ? *other : *a }, !other };
+        b->early = x;
+}
+
 void build_shift(Build *b, const char *arg, int64_t bytes)
 {
         for (int i = 0; i < b->args.n; i++)
@@ -336,7 +343,7 @@ static Piece *piece_of(Build *b, const char *grid)
         *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
                       .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
                       .smem = b->smem, .min_blocks = b->min_blocks, .us = b->us, .n_args = a->n, .on90 = b->on90,
-                      .waits = b->waits, .loads = b->loads, .alone = b->alone, .plain = b->plain, .brief = b->brief, .flops = b->flops, .bytes = b->bytes,
+                      .waits = b->waits, .early = b->early, .alone = b->alone, .plain = b->plain, .brief = b->brief, .flops = b->flops, .bytes = b->bytes,
                       .where = where_text(b->e, b->gr),
                       .reads = arg_names(b, false), .writes = arg_names(b, true) };
         p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;

@@ -407,8 +407,8 @@ static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
 {
         for (int l = 0; l < e->n_launch; l++) {
                 text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].grid);
-                if (e->launch[l].on90.threads)
-                        text_add(out, " sm90 %s", e->launch[l].on90.grid);
+                if (e->launch[l].on90.threads || e->launch[l].spread)
+                        text_add(out, " sm90 %s", e->launch[l].on90.threads ? e->launch[l].on90.grid : e->launch[l].grid);
                 text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);

@@ -51,7 +51,7 @@ static Ref storage(const Emit *e, Ref r)
         return r;
 }
 
-static bool same_storage(const Emit *e, const Slot *a, const Slot *b)
+bool same_storage(const Emit *e, const Slot *a, const Slot *b)
 {
         if (a->kind != b->kind)
                 return false;
@@ -343,42 +343,6 @@ static int join_in_turn(const Steps *s, Launch *l, int n)
                 else
                         l[k++] = l[i];
         return k;
-}
-
-/* ---- what starts early ------------------------------------------------------ */
-
-/* sm_90a leaves it out. */
-static bool is_none(const Launch *l) { return l->on90.threads && !strcmp(l->on90.grid, "0"); }
-
-static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
-{
-        for (int i = 0; i < l->n_args; i++)
-                if (l->use[i].written && same_storage(e, &l->arg[i], s))
-                        return true;
-        return false;
-}
-
-void launches_early(Emit *e)
-{
-        static const char *const which[] = { "0", "EARLY_A", "EARLY_B", "EARLY_A | EARLY_B" };
-        const Launch *before = NULL;
-        for (int i = 0; i < e->n_launch; i++) {
-                Launch *l = &e->launch[i];
-                for (int k = 0; k < l->n_pieces; k++) {
-                        const Piece *p = l->piece[k];
-                        if (!p->loads)
-                                continue;
-                        int early = !before ? 0 : !writes_slot(e, before, &p->loads->a) + 2 * !writes_slot(e, before, &p->loads->w);
-                        Piece *own = arena_alloc(e->m->arena, sizeof *own);
-                        *own = *p;
-                        own->early = early;
-                        const char *at = strchr(p->body, '\3');
-                        own->body = arena_fmt(e->m->arena, "%.*s%s%s", (int)(at - p->body), p->body, which[early], at + 1);
-                        l->piece[k] = own;
-                }
-                if (!is_none(l))
-                        before = l;
-        }
 }
 
 void schedule_launches(Emit *e, Arena *a)

@@ -2,7 +2,10 @@
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
  * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and NAME:MxNxK is a short product
- * for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program. */
+ * for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
+ *
+ * Of what starts early (early.c): NAME@I@J may load scratch I and J early, NAME^I all but scratch I; # fills sm_90a's
+ * multiprocessors, 0 does not run there. */
 #include "test.h"
 #include <stdlib.h>
 #include "codegen/codegen.h"
@@ -20,6 +23,17 @@ static void add(Emit *e, const char *line)
         b.smem = smem;
         b.us = strchr(name[e->n_launch], '*') ? 5 : 0;
         b.plain = strchr(name[e->n_launch], '-');
+        if ((shape = strpbrk(name[e->n_launch], "@^"))) {
+                int of[2] = { 0 }, n = sscanf(shape + 1, "%d@%d", &of[0], &of[1]);
+                Slot s[2] = { { .kind = SLOT_WORK, .id = of[0] }, { .kind = SLOT_WORK, .id = of[1] } };
+                build_early(&b, &s[0], n > 1 ? &s[1] : NULL);
+                build_line(&b, "\3");
+                *shape = 0;
+        }
+        if (strchr(name[e->n_launch], '#'))
+                b.on90 = (On90){ threads, 200 << 10, "100", 1, false };
+        if (strchr(name[e->n_launch], '0'))
+                b.on90 = (On90){ threads, 0, "0", 0, false };
         if ((shape = strchr(name[e->n_launch], ':'))) {
                 Short *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;
@@ -74,6 +88,67 @@ static void expect(const char *program, const char *want)
         free(e.work);
         graph_free(g);
         arena_free(a);
+}
+
+/* Each launch: what it has early, its shared memory on sm_90a if it was raised, ! where it is announced. */
+static void expect_early(const char *program, const char *want)
+{
+        Arena *a = arena_new();
+        Graph *g = graph_new("early");
+        Emit e = { .m = module_new(a, TARGET_CUDA), .g = g, .tmp = a };
+        Text got = { 0 };
+        static char copy[2000];
+        snprintf(copy, sizeof copy, "%s", program);
+        char *line, *rest;
+        for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+                add(&e, line);
+        launches_early(&e);
+        for (int i = 0; i < e.n_launch; i++) {
+                const Launch *l = &e.launch[i];
+                text_add(&got, "%s%s", l->piece[0]->title, l->early ? "!" : "");
+                if (l->piece[0]->early)
+                        text_add(&got, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"), l->piece[0]->body + 8);
+                if (l->spread || l->on90.smem > 0)
+                        text_add(&got, " %d", l->spread ? l->spread : l->on90.smem);
+                text_add(&got, "\n");
+        }
+        CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
+        text_free(&got);
+        free(e.launch);
+        free(e.work);
+        graph_free(g);
+        arena_free(a);
+}
+
+/* a writes 0; b may have 1 before a has ended and not 0; nobody knows what ran before a. */
+TEST(what_the_launch_before_does_not_write_is_early)
+{
+        expect_early("a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
+                     "a# 0 204800\nb#! EARLY_B 204800\nc#! EARLY_A | EARLY_B 204800\nd#! EARLY_A 204800\n");
+}
+
+/* What does not run on sm_90a (x0, though it writes 1) is not before anything. */
+TEST(what_is_left_out_is_before_nothing)
+{
+        expect_early("a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! EARLY_B 204800\n");
+}
+
+TEST(all_but_one_is_early)
+{
+        expect_early("a# 128 0 9 0!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! true 115840\n");
+        expect_early("a# 128 0 9 0! 1!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! false 115840\n");
+        expect_early("b^0 128 0 9 0 1 2!\n", "b false\n");
+}
+
+/* No multiprocessor of 132 takes more than its share: one, three; of 600 nobody can tell.  Nor behind what leaves it room. */
+TEST(blocks_that_start_early_are_spread)
+{
+        expect_early("a# 128 0 9 0!\nb 128 256 132 0 1!\n", "a# 204800\nb! 115840\n");
+        expect_early("a# 128 0 9 0!\nb 128 256 384 0 1!\n", "a# 204800\nb! 57472\n");
+        expect_early("a# 128 0 9 0!\nb 128 90000 384 0 1!\n", "a# 204800\nb! 90000\n");
+        expect_early("a# 128 0 9 0!\nb 128 256 600 0 1!\n", "a# 204800\nb\n");
+        expect_early("a# 128 0 9 0!\nb 1024 256 264 0 1!\n", "a# 204800\nb\n");
+        expect_early("a 128 0 9 0!\nb 128 256 132 0 1!\n", "a\nb\n");
 }
 
 TEST(a_chain_stays_as_it_is)

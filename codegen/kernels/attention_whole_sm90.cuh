@@ -4,7 +4,7 @@
  *
  *   attention_whole_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, tail)
  *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as attention_task's.
- *   attention_grads_wgmma<E, Att, Tile>(in, rows, lse, T, tile, smem, tail, tail_k, tail_v)
+ *   attention_grads_wgmma<E, Att, Tile, EARLY>(in, rows, lse, T, tile, smem, tail, tail_k, tail_v)
  *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its gradient g, their strides.
  *
  * Such launches take a few microseconds, which attention_sm90.cuh and attention_grad_sm90.cuh spend waiting: for stages
@@ -275,6 +275,7 @@ struct AttGrads90 {
                 att_fetch90(panel + Tile::Q, in.q, in.sq, b, h, i * 64, T, x);
                 cp_async_arrive(Tile::keys(smem, i));
                 att_fetch90(panel + Tile::V_, in.v, in.sv, b, h, i * 64, T, x);
+                pdl_wait();
                 att_fetch90(panel + Tile::G, rows.g, rows.sg, b, h, i * 64, T, x);
                 cp_async_arrive(Tile::values(smem, i));
         }
@@ -482,7 +483,7 @@ struct AttGrads90 {
         }
 };
 
-template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
+template <class E, class Att, class Tile, bool EARLY, class Tail, class TailK, class TailV>
 TGC_DEV void attention_grads_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows, const float *lse, int T, int tile,
                                    char *smem, Tail tail, TailK tail_k, TailV tail_v)
 {
@@ -497,7 +498,8 @@ TGC_DEV void attention_grads_wgmma(const AttIn<E, Att> &in, const AttGradRows<E>
                 fence_barrier_init();
         }
         __syncthreads();
-        pdl_wait();
+        if (!EARLY)
+                pdl_wait();
         if (group == 0) {
                 setmaxnreg_dec<Tile::SOME>();
                 work.make_rows();

@@ -47,8 +47,10 @@ typedef ShortTile<192, 128, 5> S192x128s;
 template <class Tile, bool KMAJOR, int BOXES, int AT, bool EARLY>
 TGC_DEV void short_load(Ring<Tile> ring, const void *map, int first, int steps)
 {
-        if (!EARLY)
+        if (!EARLY) {
+                tma_prefetch_map(map);
                 pdl_wait();
+        }
 #pragma unroll 1
         for (int kt = 0; kt < steps; kt++, ring.next()) {
                 Mbar *const full = ring.full(ring.stage);

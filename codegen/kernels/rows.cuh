@@ -4,7 +4,7 @@
  *              tail gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
  *              gain and bias are the tail's.  FEW rows, so that what counts is how often a block waits
  *              for memory: what the tail reads is read with x, where registers have room for it.
- *      norm_grad_task<KIND, N, THREADS, ACC, ONCE>(rows, tile, tiles, eps, smem, head_x, head_dy, tail,
+ *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, EARLY>(rows, tile, tiles, eps, smem, head_x, head_dy, tail,
  *                                                  dgain, dbias)
  *              dx of the above from x (statistics are computed again) and dy, the gradient of
  *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 head_dy
@@ -13,7 +13,8 @@
  *              of g * xhat and of g over the rows of each tile, for columns_reduce_task.
  *              Tile t works on the row groups t, t + tiles, ...: with ACC, launch a fixed number
  *              (528, or fewer when there are fewer groups); without ACC as many tiles as groups.
- *              ONCE: tiles is the number of groups, so each block has one, and they are few.
+ *              ONCE: tiles is the number of groups, so each block has one, and they are few.  EARLY, with it: calls
+ *              pdl_wait when all but head_dy's has been asked for.
  *      softmax_task<N, THREADS>(rows, n, tile, smem, head, tail)
  *              a row that is -inf throughout gives zeros.
  *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, head_y, head_dy, tail)
@@ -40,6 +41,7 @@
 
 #include "columns.cuh"
 #include "order.cuh"
+#include "ptx.cuh"
 
 enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
 enum { ACC_GAIN = 1, ACC_BIAS = 2 };
@@ -270,7 +272,7 @@ TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
                 __syncthreads();
 }
 
-template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, class HeadX, class HeadDY, class Tail>
+template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, bool EARLY = false, class HeadX, class HeadDY, class Tail>
 TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem, const HeadX &head_x,
                             const HeadDY &head_dy, const Tail &tail, float *dgain, float *dbias)
 {
@@ -303,15 +305,18 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         for (int group = tile; group * ROWS < rows; group += tiles) {
                 Part x(head_x, rows, N, group);
                 float mean, rstd, s1 = 0.f, s2 = 0.f;
-                if (AHEAD) {
+                if (AHEAD)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
-                                if (x.has(i)) {
-                                        const int k = AHEAD ? i : 0;
-                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[k], g_ahead[k]);
-                                        reads[k].get(tail, x.row, x.col(i));
-                                }
-                }
+                                if (x.has(i))
+                                        reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
+                if (EARLY)
+                        pdl_wait();
+                if (AHEAD)
+#pragma unroll
+                        for (int i = 0; i < PER; i++)
+                                if (x.has(i))
+                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[AHEAD ? i : 0], g_ahead[AHEAD ? i : 0]);
                 norm_stats<KIND>(x, eps, red, mean, rstd);
 #pragma unroll (HOLD ? PER : 1)
                 for (int i = 0; i < PER; i++) {

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem<E> m)
         const AttGradRows<E> rows = { m.o, s, m.g, s };
         if (CB)
                 m.B = CB, m.T = CT;
-        attention_grads_wgmma<E, A, Tile>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
+        attention_grads_wgmma<E, A, Tile, false>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
                                           pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
 }
 

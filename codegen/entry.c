@@ -151,7 +151,7 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
                 text_add(t, "#define TGC_TF32 1\n");
         const Launch *next = launch_next(e, l);
         if (is_early(e) && !calls_next(e) && next && next->early)
-                text_add(t, "#define TGC_NEXT_EARLY 1\n");
+                text_add(t, "#ifdef TGC_SM90A\n#define TGC_NEXT_EARLY 1\n#endif\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {

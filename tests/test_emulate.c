@@ -103,6 +103,13 @@ TEST(what_is_late)
                 run("late", order[i]);
 }
 
+TEST(short_products)
+{
+        build("-w", "tests/emulate/short_test.cu", "short");
+        run("short", "forward");
+        run("short", "1");
+}
+
 TEST(attention_in_clusters)
 {
         build("-w", "tests/emulate/attend_test.cu", "attend");

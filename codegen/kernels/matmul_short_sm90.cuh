@@ -119,7 +119,7 @@ TGC_DEV void short_tile(const void *map_a, const void *map_b, int M, int N, int 
         const unsigned long long b0 = panel_desc<TRANS_B, 64>(smem + Tile::A_BYTES);
         float acc[1][Tile::BN / 8][4], none[1][4];
         ShortEnd<Tile, Tail> ends(tail, smem, at.m + warp * 16, at.n, M, N);
-        const int early = steps < EARLY ? 0 : steps - EARLY;
+        const int early = steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
         for (int k = 0; k < steps; k++) {
                 if (k == early)
                         ends.start();

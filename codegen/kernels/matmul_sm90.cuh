@@ -43,7 +43,7 @@
  * Jointly (S...pN) N pairs of blocks have a tile's K in parts, where tiles are too few for the multiprocessors.  Each
  * finishes some of its columns, whose sums the others leave for it in L2.
  *
- * So that a tail does not wait for memory, its reads start EARLY steps before its products end, as many as there are
+ * So that a tail does not wait for memory, its reads start LAST_STEPS before its products end, as many as there are
  * registers left. */
 #ifndef TGC_MATMUL_SM90_CUH
 #define TGC_MATMUL_SM90_CUH
@@ -386,7 +386,7 @@ template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
 TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
                          float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
 {
-#pragma unroll 1                                /* the last EARLY steps, written out, cost ptxas half of its time */
+#pragma unroll 1                                /* the last steps, written out, cost ptxas half of its time */
         for (int k = k0; k < k1; k++) {
                 wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
                 if (Tile::LEAD > 0 && k == lead - 1)
@@ -438,7 +438,7 @@ TGC_DEV char *from_lane0(char *smem)
 }
 
 /* Reads of a tail start this many steps before the end of a tile: two microseconds or more. */
-enum { EARLY = 4 };
+enum { LAST_STEPS = 4 };
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
 TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums &rows)
@@ -468,7 +468,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                 const auto &tail = work.tail_of(p, i);
                 const int M = work.rows(p);
                 Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
-                const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < EARLY ? 0 : steps - EARLY;
+                const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
                 asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
                 const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;

@@ -260,6 +260,7 @@ const char *dim_grid(Emit *e, Dim d);   /* manifest text */
 Module *module_new(Arena *a, int target);
 int64_t grid_count(const char *expr);                    /* blocks; -1: they depend on B or T */
 bool    piece_equal(const Piece *a, const Piece *b);
+bool    calls_next(const Emit *e);                       /* every kernel announces the next, before it waits itself */
 void    kernels_name(Emit *e);                           /* every launch gets a kernel, equal texts the same one */
 void    module_text(const Module *m, Text *kernels, Text *source);
 void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */

@@ -7,6 +7,8 @@
  *
  * Blocks that wait beside running ones are spread unevenly: those that start first fill whatever multiprocessor is idle.  So
  * only launches are announced whose blocks have so much shared memory that a multiprocessor never takes more than its share.
+ * (Of one token, and of short prompts, every kernel announces the next before it waits itself: there nothing but weights is
+ * sure to be there.)
  * needs: launches in their order, pieces in their launches.  keeps: what each computes, bit by bit. */
 #include "codegen.h"
 #include <string.h>
@@ -25,9 +27,19 @@ static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
         return false;
 }
 
-/* All that it reads but `late` is there before the launch before. */
+/* It is there while the launch before runs. */
+static bool is_there(const Emit *e, const Launch *before, const Slot *s)
+{
+        if (!before || (calls_next(e) && !(s->kind == SLOT_NODE && NODE(e->g, s->id)->op == OP_PARAM)))
+                return false;
+        return !writes_slot(e, before, s);
+}
+
+/* All that it reads but `late` is there. */
 static bool reads_early(const Emit *e, const Launch *before, const Launch *l, const Slot *late)
 {
+        if (!before || calls_next(e))
+                return false;
         for (int i = 0; i < l->n_args; i++)
                 if (!l->use[i].written && !same_storage(e, &l->arg[i], late) && writes_slot(e, before, &l->arg[i]))
                         return false;
@@ -44,11 +56,11 @@ static void decide(Emit *e, const Launch *before, Launch *l, int k)
         Piece *own = arena_alloc(e->m->arena, sizeof *own);
         *own = *p;
         if (p->early->rest) {
-                bool rest = before && l->n_pieces == 1 && reads_early(e, before, l, &s[0]);
+                bool rest = l->n_pieces == 1 && reads_early(e, before, l, &s[0]);
                 own->waits |= rest;
                 what = rest ? "true" : "false";
         } else {
-                int both = !before ? 0 : !writes_slot(e, before, &s[0]) + 2 * !writes_slot(e, before, &s[1]);
+                int both = is_there(e, before, &s[0]) + 2 * is_there(e, before, &s[1]);
                 l->early |= both;               /* such tiles have a multiprocessor to themselves */
                 what = which[both];
         }
@@ -83,7 +95,7 @@ void launches_early(Emit *e)
                                 decide(e, before, l, k);
                 if (is_none(l))
                         continue;
-                if (before && !l->early && before->on90.smem > SM_SMEM / 2)
+                if (before && !l->early && before->on90.smem > SM_SMEM / 2 && !calls_next(e))
                         l->early = spread(l);
                 before = l;
         }

@@ -91,11 +91,12 @@ static void expect(const char *program, const char *want)
 }
 
 /* Each launch: what it has early, its shared memory on sm_90a if it was raised, ! where it is announced. */
-static void expect_early(const char *program, const char *want)
+static void expect_early(int tokens, const char *program, const char *want)
 {
         Arena *a = arena_new();
         Graph *g = graph_new("early");
         Emit e = { .m = module_new(a, TARGET_CUDA), .g = g, .tmp = a };
+        g->sizes.v[SYM_T] = tokens;
         Text got = { 0 };
         static char copy[2000];
         snprintf(copy, sizeof copy, "%s", program);
@@ -123,32 +124,39 @@ static void expect_early(const char *program, const char *want)
 /* a writes 0; b may have 1 before a has ended and not 0; nobody knows what ran before a. */
 TEST(what_the_launch_before_does_not_write_is_early)
 {
-        expect_early("a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
+        expect_early(64, "a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
                      "a# 0 204800\nb#! EARLY_B 204800\nc#! EARLY_A | EARLY_B 204800\nd#! EARLY_A 204800\n");
 }
 
 /* What does not run on sm_90a (x0, though it writes 1) is not before anything. */
 TEST(what_is_left_out_is_before_nothing)
 {
-        expect_early("a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! EARLY_B 204800\n");
+        expect_early(64, "a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! EARLY_B 204800\n");
 }
 
 TEST(all_but_one_is_early)
 {
-        expect_early("a# 128 0 9 0!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! true 115840\n");
-        expect_early("a# 128 0 9 0! 1!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! false 115840\n");
-        expect_early("b^0 128 0 9 0 1 2!\n", "b false\n");
+        expect_early(64, "a# 128 0 9 0!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! true 115840\n");
+        expect_early(64, "a# 128 0 9 0! 1!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! false 115840\n");
+        expect_early(64, "b^0 128 0 9 0 1 2!\n", "b false\n");
 }
 
 /* No multiprocessor of 132 takes more than its share: one, three; of 600 nobody can tell.  Nor behind what leaves it room. */
 TEST(blocks_that_start_early_are_spread)
 {
-        expect_early("a# 128 0 9 0!\nb 128 256 132 0 1!\n", "a# 204800\nb! 115840\n");
-        expect_early("a# 128 0 9 0!\nb 128 256 384 0 1!\n", "a# 204800\nb! 57472\n");
-        expect_early("a# 128 0 9 0!\nb 128 90000 384 0 1!\n", "a# 204800\nb! 90000\n");
-        expect_early("a# 128 0 9 0!\nb 128 256 600 0 1!\n", "a# 204800\nb\n");
-        expect_early("a# 128 0 9 0!\nb 1024 256 264 0 1!\n", "a# 204800\nb\n");
-        expect_early("a 128 0 9 0!\nb 128 256 132 0 1!\n", "a\nb\n");
+        expect_early(64, "a# 128 0 9 0!\nb 128 256 132 0 1!\n", "a# 204800\nb! 115840\n");
+        expect_early(64, "a# 128 0 9 0!\nb 128 256 384 0 1!\n", "a# 204800\nb! 57472\n");
+        expect_early(64, "a# 128 0 9 0!\nb 128 90000 384 0 1!\n", "a# 204800\nb! 90000\n");
+        expect_early(64, "a# 128 0 9 0!\nb 128 256 600 0 1!\n", "a# 204800\nb\n");
+        expect_early(64, "a# 128 0 9 0!\nb 1024 256 264 0 1!\n", "a# 204800\nb\n");
+        expect_early(64, "a 128 0 9 0!\nb 128 256 132 0 1!\n", "a\nb\n");
+}
+
+/* There the launch before the one before may be running as well. */
+TEST(of_one_token_nothing_is_sure)
+{
+        expect_early(1, "a# 128 0 9 0!\nb#@1@2 192 0 9 1 2 3!\nc^3 128 0 9 3 1 4!\n",
+                     "a# 204800\nb# 0 204800\nc false\n");
 }
 
 TEST(a_chain_stays_as_it_is)

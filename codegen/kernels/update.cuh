@@ -18,7 +18,8 @@
  *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
  *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a bad
  *              step cannot spoil the weights.  norm may be null: no clipping, no test.
- *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has asked for all but the norm.
+ *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has asked for all that no launch of
+ *              a step but this one writes.
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
 #ifndef TGC_UPDATE_CUH
@@ -188,15 +189,15 @@ TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, co
                 param.get(vp, i);
                 load<V>(vm, m + i);
                 load<V>(vv, v + i);
+                pdl_wait();
+                if (!adamw_of(rt, norm, a))
+                        return;
                 if (i >= g.n_low)
                         load<V>(vg, g.rest + (i - g.n_low));
                 else if (rt->n_micro > 1)
                         load<V>(vg, g.sum + i);
                 else
                         load<V>(vg, g.low + i);
-                pdl_wait();
-                if (!adamw_of(rt, norm, a))
-                        return;
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         adamw_element(a, vp[j], vm[j], vv[j], vg[j], i + j < n_decay);

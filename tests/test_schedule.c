@@ -59,29 +59,24 @@ static void add(Emit *e, const char *line)
         build_end(&b, grid);
 }
 
-static void expect(const char *program, const char *want)
+/* What the pass makes of a program, as `show` says it. */
+static void compare(int tokens, const char *program, void (*pass)(Emit *, Arena *), void (*show)(const Emit *, Text *),
+                    const char *want)
 {
         Arena *a = arena_new();
         Graph *g = graph_new("schedule");
         Emit e = { .m = module_new(a, TARGET_CUDA), .g = g, .tmp = a };
         Text got = { 0 };
         static char copy[2000];
+        g->sizes.v[SYM_T] = tokens;
         for (int i = 0; i < 4; i++)
                 graph_leaf(g, OP_PARAM, type_of(DT_F32, 1, DIM(1)), &(Attr){ 0 }, (Loc){ 0 }, "p");
         snprintf(copy, sizeof copy, "%s", program);
         char *line, *rest;
         for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
                 add(&e, line);
-        schedule_launches(&e, a);
-        for (int i = 0; i < e.n_launch; i++) {
-                const Launch *l = &e.launch[i];
-                for (int k = 0; k < l->n_pieces; k++)
-                        text_add(&got, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
-                text_add(&got, " %s", l->grid);
-                if (l->on90.threads)
-                        text_add(&got, " sm90 %s", l->on90.grid);
-                text_add(&got, "\n");
-        }
+        pass(&e, a);
+        show(&e, &got);
         CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
         text_free(&got);
         free(e.launch);
@@ -90,36 +85,42 @@ static void expect(const char *program, const char *want)
         arena_free(a);
 }
 
-/* Each launch: what it has early, its shared memory on sm_90a if it was raised, ! where it is announced. */
-static void expect_early(int tokens, const char *program, const char *want)
+static void show_launches(const Emit *e, Text *out)
 {
-        Arena *a = arena_new();
-        Graph *g = graph_new("early");
-        Emit e = { .m = module_new(a, TARGET_CUDA), .g = g, .tmp = a };
-        g->sizes.v[SYM_T] = tokens;
-        Text got = { 0 };
-        static char copy[2000];
-        snprintf(copy, sizeof copy, "%s", program);
-        char *line, *rest;
-        for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-                add(&e, line);
-        launches_early(&e);
-        for (int i = 0; i < e.n_launch; i++) {
-                const Launch *l = &e.launch[i];
-                text_add(&got, "%s%s", l->piece[0]->title, l->early ? "!" : "");
-                if (l->piece[0]->early)
-                        text_add(&got, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"), l->piece[0]->body + 8);
-                if (l->spread || l->on90.smem > 0)
-                        text_add(&got, " %d", l->spread ? l->spread : l->on90.smem);
-                text_add(&got, "\n");
+        for (int i = 0; i < e->n_launch; i++) {
+                const Launch *l = &e->launch[i];
+                for (int k = 0; k < l->n_pieces; k++)
+                        text_add(out, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
+                text_add(out, " %s", l->grid);
+                if (l->on90.threads)
+                        text_add(out, " sm90 %s", l->on90.grid);
+                text_add(out, "\n");
         }
-        CHECK_MSG(!strcmp(got.s, want), "got:\n%swant:\n%s", got.s, want);
-        text_free(&got);
-        free(e.launch);
-        free(e.work);
-        graph_free(g);
-        arena_free(a);
 }
+
+static void expect(const char *program, const char *want) { compare(0, program, schedule_launches, show_launches, want); }
+
+/* Each launch: ! where it is announced, what it has early, its shared memory on sm_90a if it was raised. */
+static void show_early(const Emit *e, Text *out)
+{
+        for (int i = 0; i < e->n_launch; i++) {
+                const Launch *l = &e->launch[i];
+                text_add(out, "%s%s", l->piece[0]->title, l->early ? "!" : "");
+                if (l->piece[0]->early)
+                        text_add(out, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"), l->piece[0]->body + 8);
+                if (l->spread || l->on90.smem > 0)
+                        text_add(out, " %d", l->spread ? l->spread : l->on90.smem);
+                text_add(out, "\n");
+        }
+}
+
+static void early(Emit *e, Arena *a)
+{
+        (void)a;
+        launches_early(e);
+}
+
+static void expect_early(int tokens, const char *program, const char *want) { compare(tokens, program, early, show_early, want); }
 
 /* a writes 0; b may have 1 before a has ended and not 0; nobody knows what ran before a. */
 TEST(what_the_launch_before_does_not_write_is_early)

@@ -35,13 +35,13 @@ static bool is_there(const Emit *e, const Launch *before, const Slot *s)
         return !writes_slot(e, before, s);
 }
 
-/* All that it reads but `late` is there. */
+/* All that it touches but `late` is there. */
 static bool reads_early(const Emit *e, const Launch *before, const Launch *l, const Slot *late)
 {
         if (!before || calls_next(e))
                 return false;
         for (int i = 0; i < l->n_args; i++)
-                if (!l->use[i].written && !same_storage(e, &l->arg[i], late) && writes_slot(e, before, &l->arg[i]))
+                if (!same_storage(e, &l->arg[i], late) && writes_slot(e, before, &l->arg[i]))
                         return false;
         return true;
 }

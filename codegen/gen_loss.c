@@ -59,6 +59,10 @@ static void fix_maxv(Build *b, int v)
                 p[7] = (char)('0' + v);
 }
 
+/* Widest product that may have a short tile, as a small vocabulary's logits: schedule.c may change that tile, which sums of
+ * rows by tile (gen_loss_exp.c, of large vocabularies) do not allow. */
+enum { SHORT_N = 128 };
+
 int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
 {
@@ -68,7 +72,7 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
                 const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                      tail_bytes > 4, true, DIM(M), N <= 128 };
+                                      tail_bytes > 4, true, DIM(M), N <= SHORT_N };
                 Pick pick = product_pick(e, &p, &(Ways){ .maps = true, .batch = 1, .tail = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;

@@ -81,8 +81,9 @@ static bool short_fits(const Tile90 *t, const Product90 *p)
         return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS;
 }
 
-/* Microseconds of a launch before and after its tiles (1.9 where nothing of it comes early), and of one tile beside so many
- * others: the more there are, the less L2 gives each.  Measured where that has the operands (K = 1536, the launch: 72 tiles of
+/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less L2
+ * gives each.  (The start is 1.9 where nothing comes early.  What of it shows now was not measured by itself; with 1.9 for 0.9, q, k
+ * and v and up with SiLU get other tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K = 1536, the launch: 72 tiles of
  * 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
 static const double SHORT_START = 0.9;
 static double short_tile_us(const Tile90 *t, const Product90 *p, int64_t blocks)

@@ -94,28 +94,19 @@ TEST(kernels_under_sanitizers)
         run("sanitized", "4");
 }
 
-/* Hopper's instructions, and mistakes with them. */
-TEST(what_is_late)
+/* A program in orders that differ the most. */
+static void play(const char *source)
 {
         static const char *order[] = { "forward", "backward", "1" };
-        build("-w", "tests/emulate/late_test.cu", "late");
+        build("-w", source, "played");
         for (int i = 0; i < 3; i++)
-                run("late", order[i]);
+                run("played", order[i]);
 }
 
-TEST(short_products)
-{
-        build("-w", "tests/emulate/short_test.cu", "short");
-        run("short", "forward");
-        run("short", "1");
-}
-
-TEST(attention_in_clusters)
-{
-        build("-w", "tests/emulate/attend_test.cu", "attend");
-        run("attend", "forward");
-        run("attend", "1");
-}
+/* Hopper's instructions, and mistakes with them. */
+TEST(what_is_late) { play("tests/emulate/late_test.cu"); }
+TEST(short_products) { play("tests/emulate/short_test.cu"); }
+TEST(attention_in_clusters) { play("tests/emulate/attend_test.cu"); }
 
 /* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute
  * of compiling.  A random order shows what the forward one hides. */

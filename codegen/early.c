@@ -56,7 +56,7 @@ static void decide(Emit *e, const Launch *before, Launch *l, int k)
         Piece *own = arena_alloc(e->m->arena, sizeof *own);
         *own = *p;
         if (p->early->rest) {
-                bool rest = l->n_pieces == 1 && reads_early(e, before, l, &s[0]);
+                bool rest = reads_early(e, before, l, &s[0]);
                 own->waits |= rest;
                 what = rest ? "true" : "false";
         } else {

@@ -130,12 +130,13 @@ static bool weights_stay(const Emit *e)
         return is_early(e) && one_token(e) && e->g->sizes.v[SYM_B] == 1 && bytes <= 40 << 20;
 }
 
-static bool all_wait(const Launch *l)
+/* Some piece of it waits for the launch before by itself: then each of the others' branches does. */
+static bool one_waits(const Launch *l)
 {
-        bool all = true;
+        bool one = false;
         for (int i = 0; i < l->n_pieces; i++)
-                all &= l->piece[i]->waits;
-        return all;
+                one |= l->piece[i]->waits;
+        return one;
 }
 
 static void put_includes(const Emit *e, const Launch *l, Text *t)
@@ -220,7 +221,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
                 if (p->smem)
                         text_add(t, "        TGC_SMEM(smem);\n");
-                put_waits(e, all_wait(l), t);
+                put_waits(e, p->waits, t);
         } else {
                 text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
                          !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
@@ -278,6 +279,8 @@ static void put_branch(const Launch *l, int i, int n, int64_t from, int threads,
                         text_add(t, ";\n");
                 }
         }
+        if (!p->waits && one_waits(l))
+                text_add(t, "                pdl_wait();\n");
         put_as(t, p->body, own, "        ");
         text_add(t, "        }");
 }
@@ -300,7 +303,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         text_add(t, "        const int block = (int)blockIdx.x;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, all_wait(l), t);
+        put_waits(e, one_waits(l), t);
         put_sizes(e, t);
         if (l->on90.threads)
                 put_firsts(l, t);

@@ -7,7 +7,7 @@
  *
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
  *
- * gen_loss_exp.c has a way without the step in the middle.
+ * gen_loss_exp.c has a way without the step in the middle, gen_loss_short.c one that is a single launch but for dw.
  *
  * Rows of the scratch are padded to 8 elements, large ones to 64, and the padding stays zero, so
  * that every product may read 16 bytes at a time although the vocabulary is odd, and
@@ -59,8 +59,8 @@ static void fix_maxv(Build *b, int v)
                 p[7] = (char)('0' + v);
 }
 
-/* Widest product that may have a short tile, as a small vocabulary's logits: schedule.c may change that tile, which sums of
- * rows by tile (gen_loss_exp.c, of large vocabularies) do not allow. */
+/* Products that may have a short tile are no wider or no higher, as of a small vocabulary: schedule.c may change that tile,
+ * which sums of rows by tile (gen_loss_exp.c, of large vocabularies) do not allow. */
 enum { SHORT_N = 128 };
 
 int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
@@ -72,7 +72,7 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
                 const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                      tail_bytes > 4, true, DIM(M), N <= SHORT_N };
+                                      tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N };
                 Pick pick = product_pick(e, &p, &(Ways){ .maps = true, .batch = 1, .tail = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
@@ -391,12 +391,12 @@ static bool grad_w_parts(Loss *l, int index)
         return true;
 }
 
-static void grad_w(Loss *l, int index)
+static void grad_w(Loss *l, int index, bool whole)
 {
         Emit *e = l->e;
         Mat x;
         const char *flag;
-        if (grad_w_parts(l, index))
+        if (!whole && grad_w_parts(l, index))
                 return;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
         const char *s = scratch_arg(l, &b, false);
@@ -485,6 +485,7 @@ void gen_loss(Emit *e, const Group *gr)
                 }
         l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
         l.lse = work_new(e, DIM(l.rows), 4);
+        const bool brief = short_fits(&l);
         if (exp_fits(&l))
                 exp_start(&l, chunk);
         for (l.r0 = 0; l.r0 < l.rows; l.r0 += chunk) {
@@ -493,14 +494,16 @@ void gen_loss(Emit *e, const Group *gr)
                 if (l.exps) {
                         exp_logits(&l);
                         exp_finish(&l, grad);
+                } else if (brief) {
+                        short_losses(&l);
                 } else {
                         logits(&l);
                         losses(&l, grad);
                 }
-                if (l.dx)
+                if (l.dx && !brief)
                         grad_x(&l);
                 if (l.dw)
-                        grad_w(&l, at + 1);
+                        grad_w(&l, at + 1, brief && dt_size[l.dt] == 2);
                 if (l.db)
                         grad_bias(&l, at + 2);
         }

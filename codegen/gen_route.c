@@ -74,6 +74,8 @@ static void topk_grad(Emit *e, const Group *gr)
         }
 }
 
+enum { FEW_IDS = 2048 };
+
 static void bucket(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -87,11 +89,13 @@ static void bucket(Emit *e, const Group *gr)
         const char *o = offs ? arg_of(e, &b.args, offs, true)
                              : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
         if (is_cuda(e)) {
-                b.threads = 512;
+                /* few ids are at once in the registers of as many threads as a norm's launch has room for */
+                b.threads = dim_most(e, type_elems(&NODE(e->g, n->in[0])->type)) <= FEW_IDS ? 256 : 512;
                 b.min_blocks = 2;       /* of what it is launched with, too */
                 b.us = 4.5;             /* 1024 ids: reading them twice, and a few barriers */
-                b.smem = (int)((512 / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
-                build_line(&b, "bucket_task<512>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", ids, P,
+                b.plain = true;
+                b.smem = (int)((b.threads / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
+                build_line(&b, "bucket_task<%d>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);", b.threads, ids, P,
                            (long long)k, (long long)tiles, perm, o);
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
         } else {

@@ -1,4 +1,4 @@
-/* loss.h: last linear + cross-entropy: what gen_loss.c and gen_loss_exp.c share. */
+/* loss.h: last linear + cross-entropy: what gen_loss.c, gen_loss_exp.c and gen_loss_short.c share. */
 #ifndef TGC_LOSS_H
 #define TGC_LOSS_H
 
@@ -42,5 +42,10 @@ void exp_logits(Loss *l);                       /* the chunk's exponentials */
 void exp_finish(Loss *l, bool grad);            /* their sums: losses, and what the gradients' products need */
 void exp_dx_tail(Loss *l, Build *b, DType out, const char *dx);
 Slot exp_x(Loss *l, Build *b, Mat *x);          /* what dw's product has in place of x: where it lies */
+
+/* ---- gen_loss_short.c ---- */
+
+bool short_fits(const Loss *l);
+void short_losses(Loss *l);                     /* the chunk's losses, dx, and the gradient of its logits in the scratch */
 
 #endif

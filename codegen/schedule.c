@@ -126,7 +126,7 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->alone && (p->brief || (!p->waits && !p->on90.threads)) && room > 0 &&
+        return !p->alone && (p->brief || !p->on90.threads) && room > 0 &&
                room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
 }
 

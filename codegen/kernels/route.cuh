@@ -16,8 +16,7 @@
  *              position i in perm (perm[inv[i]] = i), may be null.  An id outside of [0, buckets) is
  *              dropped: inv is -1, offs[buckets] < n, and perm from there on is not written.
  *              Each tile owns ceil(buckets / tiles) <= BUCKET_MAX buckets and reads all ids twice.
- *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: 1024,
- *              __launch_bounds__(1024, 1).
+ *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: BUCKET_MAX or more.
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
  *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, head, tail)
  *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed

@@ -1,8 +1,10 @@
 /* loss_test.cu: cross_entropy_exp.cuh against plain loops in double: the whole way from x, w and targets to losses and to what
- * the gradients' products get.  A stand-in for the product stores exponentials and sums them by parts of the columns. */
+ * the gradients' products get.  A stand-in for the product stores exponentials and sums them by parts of the columns.  And
+ * cross_entropy_short.cuh, from x to dx. */
 #include "near.h"
 #include "tail.cuh"
 #include "cross_entropy_exp.cuh"
+#include "cross_entropy_short.cuh"
 
 template <class T, int C, int W>
 struct Shift {
@@ -126,6 +128,82 @@ static void loss_test(int rows, int ld)
         }
 }
 
+template <class Ce, bool BIAS, class O>
+struct Short {
+        const typename Ce::T *x, *w;
+        long ldx, ldw;
+        const float *bias;
+        const int *targets;
+        int rows, tiles;
+        typename Ce::T *d;
+        float *loss;
+        O *dx;
+        In<float, 1> dloss;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                ce_short_task<Ce, BIAS>(x, ldx, w, ldw, BIAS ? bias : (const float *)0, targets, rows, d, loss, dx, tile, tiles, smem, dloss);
+        }
+};
+
+/* more: elements of a row of x and of w that are not theirs. */
+template <class T, int V, int C, bool BIAS, class O>
+static void short_test(int rows, int tiles, int more)
+{
+        typedef CeShort<T, V, C> Ce;
+        const int ldx = C + more, ldw = C + 2 * more;
+        const double tol = sizeof(T) == 2 ? 4e-3 : 1e-5, loss_tol = sizeof(T) == 2 ? 1e-3 : 1e-5;
+        Buf<T> x((size_t)rows * ldx), w((size_t)V * ldw), d((size_t)rows * Ce::LD);
+        Buf<O> dx((size_t)rows * C);
+        Buf<int> targets((size_t)rows);
+        Buf<float> loss((size_t)rows), dloss((size_t)rows), bias((size_t)V);
+        x.fill(C, 0.5f);
+        w.fill(C, 1.f);
+        bias.fill(5);
+        dloss.fill(3);
+        for (int r = 0; r < rows; r++)
+                targets[(size_t)r] = r % 5 == 1 ? V : r % 5 == 2 ? -100 : r * 7 % V;
+        shell_run<256>(tiles, Ce::SMEM, Short<Ce, BIAS, O>{ x.p, w.p, ldx, ldw, bias.p, targets.p, rows, tiles, d.p, loss.p, dx.p,
+                                                            { dloss.p, 1 } });
+        Vec l(V), g(V);
+        for (int r = 0; r < rows; r++) {
+                const int t = targets[(size_t)r];
+                const bool counts = t >= 0 && t < V;
+                double top = -INFINITY, sum = 0;
+                for (int v = 0; v < V; v++) {
+                        l[v] = BIAS ? bias.get((size_t)v) : 0;
+                        for (int c = 0; c < C; c++)
+                                l[v] += x.get((size_t)r * ldx + c) * w.get((size_t)v * ldw + c);
+                        top = l[v] > top ? l[v] : top;
+                }
+                for (int v = 0; v < V; v++)
+                        sum += exp(l[v] - top);
+                const double lse = top + log(sum);
+                CHECK_NEAR(loss[r], counts ? lse - l[t] : 0, loss_tol, "loss V %d C %d row %d", V, C, r);
+                for (int v = 0; v < Ce::LD; v++) {
+                        const double want = v < V && counts ? (exp(l[v] - lse) - (v == t)) * dloss[r] : 0;
+                        if (v < V)
+                                g[v] = want;
+                        CHECK_NEAR(d.get((size_t)r * Ce::LD + v), want, tol, "dlogits V %d at %d,%d", V, r, v);
+                }
+                for (int c = 0; c < C; c++) {
+                        double want = 0;
+                        for (int v = 0; v < V; v++)
+                                want += g[v] * w.get((size_t)v * ldw + c);
+                        CHECK_NEAR(dx.get((size_t)r * C + c), want, 2 * tol, "dx V %d C %d at %d,%d", V, C, r, c);
+                }
+        }
+}
+
+static void all_shorts()
+{
+        short_test<bf16, 65, 384, false, bf16>(37, 3, 0);
+        short_test<bf16, 65, 48, true, float>(33, 1, 8);        /* one block goes round */
+        short_test<bf16, 128, 144, false, float>(16, 1, 16);
+        short_test<bf16, 1, 16, true, bf16>(1, 1, 0);
+        short_test<float, 80, 128, true, float>(50, 4, 4);
+        short_test<float, 3, 16, false, float>(17, 2, 0);
+}
+
 static void all_losses()
 {
         loss_test<bf16, 1003, 40, 8, 5>(37, 1024);
@@ -136,6 +214,6 @@ static void all_losses()
 
 int main(int argc, char **argv)
 {
-        static const NamedTest tests[] = { { "losses", all_losses } };
+        static const NamedTest tests[] = { { "losses", all_losses }, { "short", all_shorts } };
         return run_tests(tests, argc, argv);
 }

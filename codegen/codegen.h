@@ -386,6 +386,10 @@ const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map;
 /* Opens the branches and writes that for sm_90a, which names `in` and `tail`; the caller goes on with the other one
  * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
 bool att90_forward(Build *b, Ref r, const char *lse);
+/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters (kernels/attention_decode_sm90.cuh):
+ * opens the branches and writes that for sm_90a, whose grid is the same; the caller goes on with the other one and ends it with
+ * #endif.  parts, done: C text. */
+bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts, const char *done);
 bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has Hopper kernels */
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
 typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_ONCE, GRAD_WHOLE } GradKind;

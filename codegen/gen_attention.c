@@ -320,15 +320,17 @@ static void forward(Emit *e, const Group *gr)
                         parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, "float", "parts"));
                         done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }
-                if (e->done90[gr->anchor]) {
+                const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
+                bool none90 = e->done90[gr->anchor], on90 = none90 || att90_decode(&b, gr->anchor, r, splits, grid, parts, done);
+                if (none90) {
                         b.on90 = (On90){ .threads = b.threads, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");
                 }
                 build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, tail);", type, parts,
                            done);
-                if (e->done90[gr->anchor])
+                if (on90)
                         text_add(&b.body, "#endif\n");
-                build_end(&b, arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits)));
+                build_end(&b, grid);
                 return;
         }
         int r = row_for("FWD", t.mma, (int)t.D);

@@ -1,4 +1,4 @@
-/* attend_test.cu: kernels/attend_sm90.cuh in the emulator, in clusters.
+/* attend_test.cu: kernels/attend_sm90.cuh and attention_decode_sm90.cuh in the emulator, in clusters.
  *
  * The product is compared with plain loops in double, the attention with attention_decode_task over the
  * same q and cache.  Cache rows that are not written yet hold NaN. */
@@ -13,6 +13,7 @@
 enum { CLUSTER = 8 };
 
 #include "attend_sm90.cuh"
+#include "attention_decode_sm90.cuh"
 
 static int failures;
 
@@ -111,7 +112,8 @@ template <class S> void plain(const Args *a)
                 operands<S>(*a), 0, 0, 1, 1, a->rt, (int)blockIdx.x, smem, Put<typename S::E>{ (typename S::E *)a->plain });
 }
 
-static void run(const char *what, void (*fn)(const Args *), int grid, int cluster, int threads, int smem, const Args *a)
+template <class A>
+static void run(const char *what, void (*fn)(const A *), int grid, int cluster, int threads, int smem, const A *a)
 {
         emu::Entry<1> k(what, fn);
         void *args[1] = { (void *)a };
@@ -188,6 +190,73 @@ struct Case {
         static constexpr bool SWAP = SWAP_;
 };
 
+/* Sequences of T queries over caches of CAP keys; SPLITS parts of each, in clusters of CLUSTER. */
+struct Queries { const void *q, *k, *v; void *o, *plain; float *work; int *done; const float *slopes; const Rt *rt; int B, T, cap; };
+
+template <class E, class A> TGC_DEV AttIn<E, A> cached(const Queries &a)
+{
+        const int D = A::D, HD = A::H * D, KD = A::K * D;
+        return { (const E *)a.q, (const E *)a.k, (const E *)a.v, { (long)a.T * HD, HD, D }, { (long)a.cap * KD, KD, D },
+                 { (long)a.cap * KD, KD, D }, 0, 0, 0, 1, a.slopes, 0 };
+}
+
+template <class E, class A> struct PutRow {
+        static constexpr int MAXV = 8, MINV = 1;
+        E *p;
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const { store<V>(p + (long)row * A::H * A::D + col, v); }
+};
+
+template <class E, class A, class Tile, int N> void in_clusters(const Queries *a)
+{
+        TGC_SMEM(smem);
+        attention_decode_cluster<E, A, Tile, N>(cached<E, A>(*a), a->work, a->done, a->B, a->T, a->rt, (int)blockIdx.x, smem,
+                                                PutRow<E, A>{ (E *)a->o });
+}
+
+template <class E, class A, class Tile> void by_one(const Queries *a)
+{
+        TGC_SMEM(smem);
+        attention_decode_task<E, A, Tile>(cached<E, A>(*a), 0, 0, a->B, a->T, a->rt, (int)blockIdx.x, smem, PutRow<E, A>{ (E *)a->plain });
+}
+
+template <class E, class A, int ROWS, int SPLITS, int N> void merges(const char *what, int T)
+{
+        enum { B = 2, CAP = 1400 };
+        typedef AttDecode<ROWS, SPLITS, 64> Tile;
+        typedef AttDecode<ROWS, 1, 64> One;
+        const int HD = A::H * A::D, KD = A::K * A::D, groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
+        for (int pos : { 0, 1, 30, 250, 1300 }) {
+                std::vector<E> q(B * T * HD), k(B * CAP * KD), v(B * CAP * KD), o(B * T * HD), plainly(B * T * HD);
+                std::vector<float> slopes(A::H), work((size_t)B * T * A::H * SPLITS * att_record<A>());
+                std::vector<int> done(B * A::K * groups);
+                Rt rt;
+                unsigned seed = pos + 1;
+                memset((void *)&rt, 0, sizeof rt);
+                rt.B = B, rt.T = T;
+                for (auto &e : q) from_float(&e, noise(&seed));
+                for (auto &e : slopes) e = (noise(&seed) + 1) / 8;
+                for (int b = 0; b < B; b++) {
+                        rt.pos[b] = b ? pos / 2 : pos;
+                        for (int i = 0; i < CAP * KD; i++) {
+                                const bool there = i < (rt.pos[b] + T) * KD;
+                                from_float(&k[b * CAP * KD + i], there ? noise(&seed) : NAN);
+                                from_float(&v[b * CAP * KD + i], there ? noise(&seed) : NAN);
+                        }
+                }
+                const Queries a = { q.data(), k.data(), v.data(), o.data(), plainly.data(), work.data(), done.data(), slopes.data(),
+                                    &rt, B, T, CAP };
+                for (int twice = 0; twice < 2; twice++)
+                        run(what, in_clusters<E, A, Tile, N>, B * A::K * groups * SPLITS, N, 64,
+                            attention_decode_cluster_smem<E, A, Tile, N>(), &a);
+                run(what, by_one<E, A, One>, B * A::K * groups, 1, 64, attention_decode_smem<E, A, One>(), &a);
+                for (size_t i = 0; i < o.size(); i++)
+                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]), sizeof(E) == 2 ? 2e-2 : 1e-5, "output %d at %d", (int)i, pos);
+                for (int d : done)
+                        CHECK_NEAR(d, 0, 0, "a counter at %d", pos);
+        }
+        printf("ok %s\n", what);
+}
+
 /* Tiles as gen_attend_sm90.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
 int main()
 {
@@ -201,6 +270,11 @@ int main()
         test<Case<bf16, Heads<2, 2, 64>, AttendTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>("heads of 64 in bf16");
         test<Case<bf16, Heads<2, 2, 48>, AttendTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>("heads of 48 in bf16");
         test<Case<float, Heads<2, 2, 16>, AttendTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>("two warps share K");
+        merges<float, Heads<4, 2, 16>, 2, 8, 8>("two rows in one cluster", 1);
+        merges<float, Heads<4, 1, 32>, 4, 32, 8>("four rows in four clusters", 1);
+        merges<float, Heads<3, 1, 16, 0, true>, 8, 16, 8>("three rows of two queries, slopes", 2);
+        merges<float, Heads<2, 2, 48, 60>, 1, 4, 4>("a window, three queries", 3);
+        merges<bf16, Heads<4, 2, 64>, 2, 2, 2>("two blocks in bf16", 1);
         if (failures)
                 printf("%d failures\n", failures);
         return failures != 0;

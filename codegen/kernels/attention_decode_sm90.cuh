@@ -1,0 +1,123 @@
+/* attention_decode_sm90.cuh: attention_decode.cuh's splits of the cache, merged in clusters.
+ *
+ *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B, T, rt, tile, smem, tail)
+ *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
+ *      attention_decode_cluster_smem<...>() bytes of shared memory.
+ *
+ * Merging by way of global memory is a fence, a counter and two reads, one after the other: 3 us of 6.  Here a block
+ * sends its rows' records to the first block of its cluster, whose barrier counts the bytes.  As many keys as a cluster
+ * takes in one step concern no other; of a longer cache the first blocks of clusters go on as the splits do there. */
+#ifndef TGC_ATTENTION_DECODE_SM90_CUH
+#define TGC_ATTENTION_DECODE_SM90_CUH
+
+#include "attention_decode.cuh"
+
+#ifdef TGC_SM90A
+#include "ptx_sm90.cuh"
+
+/* From the start: att_sums' records of the warps; those of the cluster's blocks; the barrier. */
+template <class E, class Att, class Tile, int CLUSTER>
+struct AttClusterSmem {
+        static constexpr int ALL = AttDecodeShape<E, Att, Tile>::SMEM;
+        static constexpr int BAR = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 * 16, SIZE = BAR + 16;
+};
+
+template <class E, class Att, class Tile, int CLUSTER>
+__host__ __device__ constexpr int attention_decode_cluster_smem() { return AttClusterSmem<E, Att, Tile, CLUSTER>::SIZE; }
+
+/* Columns d and d + 1 of n parts of one row, next floats apart, as one; not divided yet. */
+template <class E, class Att>
+TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[2], float (&ms)[2])
+{
+        constexpr int RECORD = att_record<Att>();
+        ms[0] = -INFINITY;
+        ms[1] = o[0] = o[1] = 0.f;
+        for (int s = 0; s < n; s++)
+                ms[0] = fmaxf(ms[0], p[s * next + RECORD - 2]);
+        for (int s = 0; s < n; s++) {
+                const float f = att_exp2<E>(p[s * next + RECORD - 2] - (ms[0] == -INFINITY ? 0.f : ms[0]));
+                ms[1] += f * p[s * next + RECORD - 1];
+                o[0] += f * p[s * next + d];
+                o[1] += f * p[s * next + d + 1];
+        }
+}
+
+template <class E, class Att, class Tile, int CLUSTER, class Tail>
+TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt, int tile,
+                                      char *smem, Tail tail)
+{
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        typedef AttClusterSmem<E, Att, Tile, CLUSTER> S;
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
+        constexpr int PAIRS = (Att::D + 1) / 2;
+        static_assert(SPLITS % CLUSTER == 0 && SPLITS <= 32, "clusters of splits; att_combine keeps one split per lane");
+        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS, rank = split % CLUSTER, warp = threadIdx.x >> 5;
+        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS, tile / SPLITS / groups % Att::K,
+                                             tile / SPLITS / groups / Att::K };
+        const int r0 = rows.r0, hk = rows.hk, b = rows.b, n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
+        float *all = (float *)(smem + S::ALL);
+        Mbar *const bar = (Mbar *)(smem + S::BAR);
+        if (threadIdx.x == 0) {
+                mbarrier_init(bar, 1);
+                fence_barrier_init();
+        }
+        __syncwarp();
+        cluster_arrive_relaxed();
+        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att>{ rt, b }).parts;
+        const int left = parts - (split - rank), own = left < CLUSTER ? left : CLUSTER;         /* parts of this cluster */
+        cluster_wait();                                 /* the first block's barrier is there */
+        if (rank >= own)
+                return;
+        if (rank == 0 && threadIdx.x == 0)
+                mbarrier_expect_tx(bar, (unsigned)(own * n_rows * RECORD * 4));
+        for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
+                const int r = i / PAIRS, d = i % PAIRS * 2;
+                float o[2], ms[2], *to = all + (rank * ROWS + r) * RECORD;
+                att_merge_warps<E, Att, Tile>(smem, r, d, o, ms);
+                send_cluster((unsigned *)to + d, bar, 0, __float_as_uint(o[0]));
+                send_cluster((unsigned *)to + d + 1, bar, 0, __float_as_uint(o[1]));
+                if (d == 0) {
+                        send_cluster((unsigned *)to + RECORD - 2, bar, 0, __float_as_uint(ms[0]));
+                        send_cluster((unsigned *)to + RECORD - 1, bar, 0, __float_as_uint(ms[1]));
+                }
+        }
+        if (rank)
+                return;
+        mbarrier_wait(bar, 0);
+        for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
+                const int r = i / PAIRS, d = i % PAIRS * 2, t = rows.t(r), h = rows.h(r);
+                float o[2], ms[2];
+                att_merge_parts<E, Att>(all + r * RECORD, ROWS * RECORD, own, d, o, ms);
+                if (parts > CLUSTER) {
+                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split / CLUSTER * RECORD;
+                        store(w + d, o);
+                        if (d == 0)
+                                store(w + RECORD - 2, ms);
+                } else {
+                        const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
+                        o[0] *= inv;
+                        o[1] *= inv;
+                        att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
+                }
+        }
+        if (SPLITS > CLUSTER && parts > CLUSTER) {
+                const int clusters = (parts + CLUSTER - 1) / CLUSTER;
+                int *last = (int *)smem;
+                __threadfence();
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                        *last = atomicAdd(done + tile / SPLITS, 1) == clusters - 1;
+                        if (*last)
+                                done[tile / SPLITS] = 0;
+                        __threadfence();
+                }
+                __syncthreads();
+                if (*last)
+                        for (int r = r0 + warp; r < r0 + n_rows; r += Sh::WARPS)
+                                att_combine<Att, SPLITS>(work, clusters, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
+                                                         tail);
+        }
+}
+#endif
+
+#endif

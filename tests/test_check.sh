@@ -128,6 +128,36 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_e
         say $? "attention of one token: $m" "$out/log"
 done
 
+# ---- ... and of several sequences the splits of a cache meet in clusters, where a kv head has one query ----
+
+for m in "yes models/gpt.lua -D n_layer=1 -b 8" "no models/llama.lua -D n_layer=1 -b 8 -c 2048"; do      # no: four queries
+        want=${m%% *} m=${m#* }
+        # shellcheck disable=SC2086
+        "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
+                /^ *attention_decode_cluster</ { n++ }
+                /^ *attention_decode_task</ { all++ }
+                END { print n + 0, "in clusters of", all + 0; exit !all || (n > 0) != (want == "yes") }' > "$out/log"
+        say $? "caches of several sequences: $m" "$out/log"
+done
+
+# ---- a small vocabulary's logits, loss and gradients are one launch; what is beside it there waits by itself ----
+
+for m in "1 tinylm.lua -b 8 -D vocab=65 --block-size 192 --dtype bf16" "1 naive_gpt.lua -b 16 -D vocab=80 --block-size 64" \
+         "0 tinylm.lua -b 8 -D vocab=129 --block-size 192 --dtype bf16" "0 tinylm.lua -b 8 -D vocab=65 --block-size 192" \
+         "0 tinylm.lua -b 64 -D vocab=65 --block-size 192 --dtype bf16"; do
+        # none: too many columns; w in float32 too large for a block; rows so many that dw wants parts of K
+        want=${m%% *} m=${m#* }
+        # shellcheck disable=SC2086
+        "$TGC" dump models/$m --cuda --mode train -q | awk -v want="$want" '
+                /^extern "C"/ { waits = short = 0 }
+                /^ *pdl_wait\(\);/ { waits++; last = NR }
+                /^ *ce_short_task</ { n++; short = 1; bad += waits }
+                /^ *bucket_task</ && short { beside++; bad += last != NR - 1 }
+                END { print n + 0, "kernels,", beside + 0, "with others beside;", bad + 0, "wait where they should not"
+                      exit n != want || bad || n && !beside }' > "$out/log"
+        say $? "loss of a small vocabulary: $m" "$out/log"
+done
+
 # ---- on Hopper, a product whose rows are a few tiles wide does the norm that reads them ----
 
 for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "4 models/naive_gpt.lua -b 16 --block-size 64" "8 models/naive_gpt.lua -b 8 --block-size 64" \

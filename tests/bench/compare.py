@@ -89,6 +89,7 @@ WORKLOADS = (
              modes=SMALL),
     # PyTorch's products have TF32's factors there (main), so tgc's may
     Workload("char-gpt-train", "train", *CHAR, target=10, dtype="f32", batch=16, tokens=64, modes=SMALL, options=("--tf32",)),
+    Workload("gpt2-124m-tf32-train", "train", *GPT2, dtype="f32", batch=8, tokens=1024, modes=BIG, options=("--tf32",)),
     Workload("gpt2-124m-decode", "decode", *GPT2, target=0.17, contexts=(512, 900), modes=SMALL),
     Workload("llama-1b-train", "train", *LLAMA1B, target=1.2, batch=4, tokens=2048, modes=BIG),
     Workload("moe-train", "train", *MOE_TRAIN, batch=4, tokens=1024, modes=BIG),

@@ -27,10 +27,10 @@ static int smem_of(int i, int D)
         return 0;
 }
 
-static int row_for(const char *kind, bool mma, int D)
+static int row_for(const char *kind, const char *cls, int D)
 {
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-                if (!strcmp(rows[i].kind, kind) && !strcmp(rows[i].cls, mma ? "MMA" : "SIMT") && D <= rows[i].maxd)
+                if (!strcmp(rows[i].kind, kind) && !strcmp(rows[i].cls, cls) && D <= rows[i].maxd)
                         return (int)i;
         return -1;
 }
@@ -71,6 +71,7 @@ typedef struct Att {
         bool cached, grad, mma;
         int vec;
         DType dt;
+        const char *cls;        /* of attention_tiles.def, as AttPath says */
 } Att;
 
 static Att att_of(Emit *e, const Group *gr)
@@ -97,6 +98,7 @@ static Att att_of(Emit *e, const Group *gr)
         if (t.dt == DT_F32 && t.vec > 4)
                 t.vec = 4;
         t.mma = dt_size[t.dt] == 2 && t.vec == 8 && t.D % 8 == 0;
+        t.cls = t.mma ? "MMA" : t.dt == DT_F32 && t.vec == 4 && t.D % 4 == 0 && t.D <= 128 ? "TF32" : "SIMT";
         return t;
 }
 
@@ -333,7 +335,7 @@ static void forward(Emit *e, const Group *gr)
                 build_end(&b, grid);
                 return;
         }
-        int r = row_for("FWD", t.mma, (int)t.D);
+        int r = row_for("FWD", t.cls, (int)t.D);
         if (r < 0)
                 error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
         build_functor(&b, &gr->tail[0], "tail");
@@ -415,7 +417,7 @@ static void backward(Emit *e, const Group *gr)
                 text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, all), delta_rows(&t)));
         for (int kv = 0; kv < 2; kv++) {
-                int r = row_for(kv ? "DKV" : "DQ", t.mma, (int)t.D);
+                int r = row_for(kv ? "DKV" : "DQ", t.cls, (int)t.D);
                 if (r < 0)
                         error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
                                  (long long)t.D);

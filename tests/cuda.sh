@@ -62,7 +62,7 @@ models=(
 
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
-        for t in kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test; do
+        for t in kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test attention_tf32_test; do
                 LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen \
                         -Icodegen/kernels -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done
@@ -94,6 +94,12 @@ check() {
         # 16-bit rounding would choose others for some
         try "check naive_moe, 3 experts of 999 slots" $tgc check models/naive_moe.lua -D n_layer=1 -D n_embd=520 -D n_head=13 -D vocab=65 -D ctx=333 -D n_expert=3 -D top_k=3 --dtype bf16 -b 3 --block-size 333 --device cuda
         try "check moe, 4 experts of 900 slots" $tgc check models/moe.lua -D n_layer=1 -D vocab=65 -D ctx=300 -D n_embd=584 -D n_head=4 -D n_kv_head=2 -D head_dim=64 -D n_ff=1288 -D n_expert=4 -D top_k=4 --dtype f16 -b 3 --block-size 300 --device cuda
+        # attention of float32 by tf32, three products or one
+        for m in "gpt.lua -D n_embd=128 -D n_head=2 -b 3 --block-size 200" \
+                 "gpt.lua -D n_embd=128 -D n_head=2 -b 3 --block-size 200 --tf32" \
+                 "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D head_dim=128 -D n_ff=96 -D window=90 -b 2 --block-size 170"; do
+                try "check $m" $tgc check models/$m -D vocab=65 -D ctx=200 -D n_layer=1 --device cuda
+        done
         # attention's second form on sm_90a: heads of 64 and 128, lengths that are no multiple of a tile
         for m in "llama.lua -D head_dim=128 --dtype f16 -b 2 --block-size 200" \
                  "llama.lua -D head_dim=64 --dtype bf16 -b 3 --block-size 300"; do

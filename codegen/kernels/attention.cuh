@@ -31,9 +31,10 @@
  * Tails are called with V <= 4 and rows x cols as stated; MINV may be 1 or 2 (2
  * needs an even D).  Shared memory: the SMEM column of the table.
  *
- * Two implementations behind each task.  16-bit types with VEC == 8 use the tensor
- * cores (probabilities rounded to E before the second product, as is usual);
- * everything else uses float32 FMA, exact float32 whatever the storage.
+ * Two implementations behind each task (AttPath).  Tensor cores take 16-bit types with VEC == 8
+ * (attention_mma.cuh; probabilities rounded to E before the second product, as is usual) and floats
+ * with VEC == 4 and D up to 128 (attention_tf32.cuh); everything else uses float32 FMA, exact float32
+ * whatever the storage (attention_plain.cuh).
  *
  * Each warp holds whole query rows, so that softmax needs only the four lanes of a
  * quad, and the score fragment becomes the A operand of the second product
@@ -41,8 +42,8 @@
 #ifndef TGC_ATTENTION_CUH
 #define TGC_ATTENTION_CUH
 
-#include "attention_mma.cuh"
 #include "attention_plain.cuh"
+#include "attention_tf32.cuh"
 
 /* ---- tensor cores -------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ struct AttForwardMma {
         typedef AttPath<E, Att> Path;
         static constexpr int BM = Tile::BM, BN = Tile::BN, THREADS = Tile::THREADS, LD = Path::LD;
         static constexpr int MT = BM / (THREADS / 32 * 16);       /* 16-row blocks of a warp */
-        static constexpr int NT = BN / 8, KT = Path::DP / 16, DT = Path::DP / 8;
+        static constexpr int NT = BN / 8, KT = Path::KT, DT = Path::DP / 8;
         static constexpr int SMEM = (BM + 4 * BN) * LD * (int)sizeof(E);
         static_assert(BM % (THREADS / 32 * 16) == 0 && BN % 16 == 0, "tile of the mma path");
 
@@ -68,7 +69,7 @@ struct AttForwardMma {
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
                 const int row = w0 + (lane >> 2);                 /* of fragment half 0 */
 
-                AttRows<E, MT, KT, LD, (MT * KT <= 8)> rows;
+                AttRows<E, MT, KT, LD, (MT * KT <= (Path::TF32 && TGC_TF32 ? 16 : 8))> rows;
                 float o[MT][DT][4], top[MT][2], sum[MT][2];
                 att_zero(o);
 #pragma unroll
@@ -103,10 +104,10 @@ struct AttForwardMma {
                         att_zero(x);
                         att_mma_nt(x, rows, (const E *)sk);
                         mask(x, hd, w0, row, n0);
-                        unsigned p[NT / 2][MT][4];
+                        AttScores<E, MT, NT> p;
                         softmax(x, o, top, sum, hd, row, n0);
-                        att_pack<E>(p, x);
-                        att_mma_nn<E, LD>(o, p, (const E *)sv);
+                        p.set(x);
+                        att_mma_nn<LD>(o, p, (const E *)sv);
                 }
 
                 float inv[MT][2];
@@ -119,9 +120,9 @@ struct AttForwardMma {
                                 inv[m][i] = s > 0.f ? 1.f / s : 0.f;
                                 if (lse && (lane & 3) == 0 && t < hd.T)
                                         lse[(long)hd.bh * hd.T + t] = s > 0.f
-                                                ? (top[m][i] * hd.BASE2 + fast_log2(s)) * ATT_LN2 : -INFINITY;
+                                                ? (top[m][i] * hd.BASE2 + (Path::TF32 ? log2f(s) : fast_log2(s))) * ATT_LN2 : -INFINITY;
                         }
-                att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, tail);
+                att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, tail, E());
                 __syncthreads();
         }
 

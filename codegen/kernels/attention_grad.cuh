@@ -60,7 +60,7 @@ TGC_DEV void att_grad(float &x, float &y, const AttHead<E, Att> &hd, int t, int 
         float derivative = 1.f;
         if (hd.SHAPED)
                 x = hd.score(x, t, s, derivative);
-        float p = att_exp2<E>(x * hd.BASE2 - lse2);
+        float p = fast_exp2(x * hd.BASE2 - lse2);
         if (!FULL && !hd.attends(t, s))
                 p = 0.f;
         x = p;
@@ -82,20 +82,30 @@ struct AttGradMma {
         static constexpr int BM = Tile::BM, BN = Tile::BN, SUB = Tile::SUB, THREADS = Tile::THREADS, LD = Path::LD;
         static constexpr int WR = THREADS / 32 / Tile::COLS;      /* warps that share the rows        */
         static constexpr int MT = BM / (WR * 16);
-        static constexpr int NT = SUB / 8, KT = Path::DP / 16;
+        static constexpr int NT = SUB / 8, KT = Path::KT;
         static constexpr int DW = Path::DP / Tile::COLS, DT = DW / 8;   /* accumulator columns of a warp */
         static constexpr int SMEM_DQ = (2 * BM + 4 * BN) * LD * (int)sizeof(E);
-        static constexpr int SMEM_DKV = SMEM_DQ + 16 * BN;
+        /* Of streamed query i, lse is at sums(...)[i * SL], delta at [(BN + i) * SL]: behind all rows, floats' in their
+         * padding, for 99 KiB hold no more of heads of 128. */
+        static constexpr int SL = Path::TF32 ? LD : 1;
+        static constexpr int SMEM_DKV = SMEM_DQ + (Path::TF32 ? 0 : 16 * BN);
         static_assert(BM % (WR * 16) == 0 && BN % SUB == 0 && SUB % 16 == 0 && DW % 16 == 0, "tile of the mma path");
         /* The own rows' fragments stay in registers where those and the accumulators are few enough. */
-        typedef AttRows<E, MT, KT, LD, (MT * (2 * DT + 2 * KT) * 4 <= 160)> RowsDkv;
-        typedef AttRows<E, MT, KT, LD, (MT * (DT + 2 * KT) * 4 <= 160)> RowsDq;
+        typedef AttRows<E, MT, KT, LD, (MT * (2 * DT + 2 * KT) * 4 <= Path::KEEP)> RowsDkv;
+        typedef AttRows<E, MT, KT, LD, (MT * (DT + 2 * KT) * 4 <= Path::KEEP)> RowsDq;
 
         static __device__ __forceinline__ void fill(float (&f)[MT][2], float x)
         {
 #pragma unroll
                 for (int m = 0; m < MT; m++)
                         f[m][0] = f[m][1] = x;
+        }
+
+        /* sx: where the stages begin. */
+        static __device__ __forceinline__ float *sums(E *sx, int stage)
+        {
+                return Path::TF32 ? (float *)(sx + stage * 2 * BN * LD + Path::DP)
+                                  : (float *)(sx + 4 * BN * LD) + stage * 2 * BN;
         }
 
         /* Queries [m0, m0 + BN) of head h and their g, lse, delta to one stage. */
@@ -108,7 +118,7 @@ struct AttGradMma {
 #pragma unroll
                 for (int i = threadIdx.x; i < 2 * BN; i += THREADS) {
                         bool ok = m0 + i % BN < T;
-                        cp_async4(sl + i, (i < BN ? lse : delta) + (ok ? base + m0 + i % BN : 0), ok);
+                        cp_async4(sl + i * SL, (i < BN ? lse : delta) + (ok ? base + m0 + i % BN : 0), ok);
                 }
                 cp_async_commit();
         }
@@ -122,10 +132,11 @@ struct AttGradMma {
 #pragma unroll
                 for (int n = 0; n < NT; n++) {
                         float ls[2], de[2];
-                        load(ls, l + n * 8 + col);
-                        load(de, l + BN + n * 8 + col);
-                        ls[0] *= ATT_LOG2E;
-                        ls[1] *= ATT_LOG2E;
+#pragma unroll
+                        for (int i = 0; i < 2; i++) {
+                                ls[i] = l[(n * 8 + col + i) * SL] * ATT_LOG2E;
+                                de[i] = l[(BN + n * 8 + col + i) * SL];
+                        }
 #pragma unroll
                         for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -159,7 +170,6 @@ struct AttGradMma {
         {
                 constexpr int GROUP = Att::H / Att::K;
                 E *sk = (E *)smem, *sv = sk + BM * LD, *sx = sv + BM * LD;
-                float *sl = (float *)(sx + 4 * BN * LD);
                 const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
                 const int w0 = n0 + warp % WR * MT * 16, c0 = warp / WR * DW;
                 const int key = w0 + (lane >> 2);
@@ -174,7 +184,7 @@ struct AttGradMma {
                 att_copy<BM, THREADS, Path, Att::D>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t, n0, T);
                 att_copy<BM, THREADS, Path, Att::D>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t, n0, T);
                 if (steps)
-                        fetch(sx, sl, in, g, sg, lse, delta, b, hk * GROUP, lo * BN, T);
+                        fetch(sx, sums(sx, 0), in, g, sg, lse, delta, b, hk * GROUP, lo * BN, T);
                 cp_async_commit();
                 cp_async_wait<0>();
                 __syncthreads();
@@ -183,7 +193,7 @@ struct AttGradMma {
 
                 for (int i = 0, j = 0, m = lo; i < steps; i++) {  /* head j of the group, query block m */
                         const E *q = sx + (i & 1) * 2 * BN * LD, *dy = q + BN * LD;
-                        const float *l = sl + (i & 1) * 2 * BN;
+                        const float *l = sums(sx, i & 1);
                         const int h = hk * GROUP + j, m0 = m * BN;
                         cp_async_wait<0>();
                         __syncthreads();
@@ -192,7 +202,7 @@ struct AttGradMma {
                                 j++;
                         }
                         if (i + 1 < steps)
-                                fetch(sx + (~i & 1) * 2 * BN * LD, sl + (~i & 1) * 2 * BN, in, g, sg, lse, delta, b,
+                                fetch(sx + (~i & 1) * 2 * BN * LD, sums(sx, ~i & 1), in, g, sg, lse, delta, b,
                                       hk * GROUP + j, m * BN, T);
                         const AttHead<E, Att> hd(in, rt, b, h, T);
 #pragma unroll
@@ -202,26 +212,26 @@ struct AttGradMma {
                                         continue;
                                 const bool full = hd.full(t0, t0 + SUB, w0, w0 + MT * 16);
                                 float x[MT][NT][4], y[MT][NT][4];
-                                unsigned p[NT / 2][MT][4];
+                                AttScores<E, MT, NT> p;
                                 att_zero(x);
                                 att_mma_nt(x, k, q + u * LD);
                                 att_zero(y);
                                 att_mma_nt(y, v, dy + u * LD);
                                 if (full)
-                                        by_column<true>(x, y, hd, t0, key, l + u);
+                                        by_column<true>(x, y, hd, t0, key, l + u * SL);
                                 else
-                                        by_column<false>(x, y, hd, t0, key, l + u);
-                                att_pack<E>(p, x);
-                                att_mma_nn<E, LD>(dv, p, dy + u * LD + c0);
-                                att_pack<E>(p, y);
-                                att_mma_nn<E, LD>(dk, p, q + u * LD + c0);
+                                        by_column<false>(x, y, hd, t0, key, l + u * SL);
+                                p.set(x);
+                                att_mma_nn<LD>(dv, p, dy + u * LD + c0);
+                                p.set(y);
+                                att_mma_nn<LD>(dk, p, q + u * LD + c0);
                         }
                 }
                 float f[MT][2];
                 fill(f, Att::SCALE);
-                att_store<Att::D>(dk, f, key, T, b * T, c0, hk * Att::D, tail_k);
+                att_store<Att::D>(dk, f, key, T, b * T, c0, hk * Att::D, tail_k, E());
                 fill(f, 1.f);
-                att_store<Att::D>(dv, f, key, T, b * T, c0, hk * Att::D, tail_v);
+                att_store<Att::D>(dv, f, key, T, b * T, c0, hk * Att::D, tail_v, E());
                 __syncthreads();
         }
 
@@ -277,7 +287,7 @@ struct AttGradMma {
                                         continue;
                                 const bool full = hd.full(w0, w0 + MT * 16, s0, s0 + SUB);
                                 float x[MT][NT][4], y[MT][NT][4];
-                                unsigned p[NT / 2][MT][4];
+                                AttScores<E, MT, NT> p;
                                 att_zero(x);
                                 att_mma_nt(x, q, sk + u * LD);
                                 att_zero(y);
@@ -286,13 +296,13 @@ struct AttGradMma {
                                         by_row<true>(x, y, hd, row, s0, ls, de);
                                 else
                                         by_row<false>(x, y, hd, row, s0, ls, de);
-                                att_pack<E>(p, y);
-                                att_mma_nn<E, LD>(acc, p, sk + u * LD + c0);
+                                p.set(y);
+                                att_mma_nn<LD>(acc, p, sk + u * LD + c0);
                         }
                 }
                 float f[MT][2];
                 fill(f, Att::SCALE);
-                att_store<Att::D>(acc, f, row, T, b * T, c0, h * Att::D, tail);
+                att_store<Att::D>(acc, f, row, T, b * T, c0, h * Att::D, tail, E());
                 __syncthreads();
         }
 };

@@ -5,6 +5,10 @@
 
 #include "ptx.cuh"
 
+#ifndef TGC_TF32
+#define TGC_TF32 0                      /* 1: float32 products are one product of tf32 each */
+#endif
+
 /* Elements from one batch, token, head to the next; D is contiguous. */
 struct Strides { long b, t, h; };
 
@@ -46,13 +50,19 @@ struct AttTile {
 #define ATT_LOG2E 1.4426950408889634f
 #define ATT_LN2   0.6931471805599453f
 
-/* Which of the two implementations a problem gets. */
+/* Which of the implementations a problem gets, and how a row lies in shared memory. */
 template <class E, class Att>
 struct AttPath {
-        static constexpr bool MMA = sizeof(E) == 2 && Att::VEC == 8 && Att::D % 8 == 0;
-        static constexpr int  DP = (Att::D + 15) / 16 * 16;             /* D padded for k steps of 16 */
-        static constexpr int  LD = MMA ? DP + 8                         /* elements of a row in smem  */
-                                       : ((Att::D + 3) / 4 | 1) * 4;    /* floats                     */
+        static constexpr bool TF32 = sizeof(E) == 4 && Att::VEC == 4 && Att::D % 4 == 0 && Att::D <= 128;
+        static constexpr bool MMA = TF32 || (sizeof(E) == 2 && Att::VEC == 8 && Att::D % 8 == 0);
+        static constexpr int  CHUNK = 16 / (int)sizeof(E);                      /* elements of a copy */
+        static constexpr int  KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK);      /* products' steps    */
+        static constexpr int  PAD = TF32 ? 32 : 16;
+        static constexpr int  DP = (Att::D + PAD - 1) / PAD * PAD;              /* D, padded          */
+        static constexpr int  KEEP = TF32 && !TGC_TF32 ? 0 : 160;               /* registers for accumulators and rows
+                                                                                   that stay; else these are read again */
+        static constexpr int  LD = MMA ? DP + CHUNK                             /* elements of a row  */
+                                       : ((Att::D + 3) / 4 | 1) * 4;            /* floats             */
 };
 
 /* Where the document of token t, or of the last one, begins and ends; documents (T,2) of one sequence. */

@@ -104,7 +104,7 @@ TGC_DEV unsigned to_tf32(float x)
 /* ---- asynchronous copies, global to shared ----------------------------- */
 
 /* 16, 8 or 4 bytes, both sides aligned to as much.  valid = false reads nothing
- * and writes zeros; gmem must then still be an address of the same buffer.  The
+ * and writes zeros; gmem may then be any address.  The
  * data may be read after cp_async_wait by this thread, after a barrier by others. */
 TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
 {

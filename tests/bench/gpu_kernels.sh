@@ -29,11 +29,13 @@ report() # NAME LIMIT_S COMMAND...
         echo "$name: status $?, $SECONDS s"
 }
 
-tests="kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test"
+tests="kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test attention_tf32_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
+        build attention_f32 tests/bench/attention_bench.cu -O3 -DBENCH_FLOAT &
+        build attention_tf32 tests/bench/attention_bench.cu -O3 -DBENCH_FLOAT -DTGC_TF32=1 &
         build attention_sm90 tests/bench/attention_sm90_bench.cu -O3 &
         for b in rows loss update; do build ${b}_bench tests/bench/${b}_bench.cu -O3 & done
         report torch 200 python3 tests/bench/torch_kernels.py
@@ -50,6 +52,7 @@ esac
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do report matmul_$i 150 "$bin/matmul_$i"; done
         report attention_bench 150 "$bin/attention_bench"
+        for f in f32 tf32; do report attention_$f 60 "$bin/attention_$f"; done
         report attention_sm90 60 "$bin/attention_sm90"
         for b in rows loss update; do report ${b}_bench 150 "$bin/${b}_bench"; done
         grep -h WRONG "$out"/*.txt

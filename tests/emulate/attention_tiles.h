@@ -7,7 +7,7 @@
 #include "attention_grad.cuh"
 #include "attention_decode.cuh"
 
-enum { KIND_FWD, KIND_DKV, KIND_DQ, CLASS_MMA, CLASS_SIMT };
+enum { KIND_FWD, KIND_DKV, KIND_DQ, CLASS_MMA, CLASS_TF32, CLASS_SIMT };
 
 struct TileRow { int kind, cls, maxd, bm, bn, sub, cols, threads, minb; };
 constexpr TileRow tile_rows[] = {
@@ -38,7 +38,8 @@ constexpr int tile_smem(int kind, int cls, int D)
 
 template <class E, class Att, int KIND>
 struct PickTile {
-        static constexpr int CLASS = AttPath<E, Att>::MMA ? CLASS_MMA : CLASS_SIMT;
+        typedef AttPath<E, Att> Path;
+        static constexpr int CLASS = Path::TF32 ? CLASS_TF32 : Path::MMA ? CLASS_MMA : CLASS_SIMT;
         static constexpr TileRow R = tile_pick(KIND, CLASS, Att::D);
         static_assert(R.kind >= 0, "head width beyond the table");
         static constexpr int MINB = R.minb, SMEM = tile_smem(KIND, CLASS, Att::D);

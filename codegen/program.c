@@ -327,7 +327,7 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         if (s.kind == SLOT_MAP) {
                 const TensorMap *m = &e->map[s.id];
                 Text t = { 0 };
-                text_add(&t, "%s", dt_name[m->dt]);
+                text_add(&t, "%s", m->dt == DT_F32 ? "tf32" : dt_name[m->dt]);
                 ref_text(e, sh, b, n, m->of, &t);
                 text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
                 text_add(out, " map:%d", map_number(sh, t.s));

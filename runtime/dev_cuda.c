@@ -414,13 +414,15 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         return TGC_OK;
 }
 
-/* As kernels/matmul_sm90.cuh wants it: boxes of 64 x 64, swizzled over 128 bytes, zeros outside. */
+/* As kernels/matmul_sm90.cuh wants it: boxes of 128 bytes and as many rows as these are elements, swizzled, zeros outside. */
 static int cuda_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
 {
-        const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * 2 };
-        const unsigned box[2] = { 64, 64 }, step[2] = { 1, 1 };
+        static const int type[] = { [MAP_BF16] = CU_TENSOR_MAP_BF16, [MAP_F16] = CU_TENSOR_MAP_F16,
+                                    [MAP_TF32] = CU_TENSOR_MAP_TF32 };
+        const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * m->elem };
+        const unsigned side = (unsigned)(128 / m->elem), box[2] = { side, side }, step[2] = { 1, 1 };
         ENTER;
-        TRY(cuTensorMapEncodeTiled(out, m->f16 ? CU_TENSOR_MAP_F16 : CU_TENSOR_MAP_BF16, 2, matrix, dims, strides, box,
+        TRY(cuTensorMapEncodeTiled(out, type[m->type], 2, matrix, dims, strides, box,
                                    step, 0, CU_TENSOR_MAP_SWIZZLE_128, CU_TENSOR_MAP_L2_256, 0),
             "making a tensor map");
         return TGC_OK;

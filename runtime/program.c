@@ -234,20 +234,21 @@ static void parse_map(Parse *s)
         if (!text_int(number, INT32_MAX, &n) || n != (uint64_t)s->p->n_maps)
                 words_fail(w, "tensor map %d is due, not '%.40s': compile the model again", s->p->n_maps, number);
         char *dtype = words_need(w, "dtype");
-        m.f16 = !strcmp(dtype, "f16");
-        if (!m.f16 && strcmp(dtype, "bf16"))
-                words_fail(w, "a tensor map of '%.20s': bf16 or f16 is wanted", dtype);
+        m.type = !strcmp(dtype, "f16") ? MAP_F16 : !strcmp(dtype, "tf32") ? MAP_TF32 : MAP_BF16;
+        m.elem = m.type == MAP_TF32 ? 4 : 2;
+        if (m.type == MAP_BF16 && strcmp(dtype, "bf16"))
+                words_fail(w, "a tensor map of '%.20s': bf16, f16 or tf32 is wanted", dtype);
         m.of = parse_arena_ref(s, "place of the matrix");
         m.rows = words_int(w, "rows", INT32_MAX);
         m.cols = words_int(w, "columns", INT32_MAX);
         m.ld = words_int(w, "row stride", INT32_MAX);
         words_end(w);
-        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld % 8 || m.of.offset % 16))
+        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
                 words_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
                            "start at multiples of 16 bytes", (unsigned long long)m.rows, (unsigned long long)m.cols,
                            (unsigned long long)m.ld);
         if (!w->code)
-                check_extent(s, m.of, ((m.rows - 1) * m.ld + m.cols) * 2);
+                check_extent(s, m.of, ((m.rows - 1) * m.ld + m.cols) * m.elem);
         s->p->map[s->p->n_maps++] = m;
 }
 

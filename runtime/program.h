@@ -63,12 +63,14 @@ typedef struct Prog {
 
 typedef struct Zero { Ref at; uint64_t size; } Zero;
 
-/* A tensor map of a matrix of 16-bit elements at `of`. */
+/* A tensor map of a matrix at `of`. */
 enum { MAP_BYTES = 128 };
+typedef enum MapType { MAP_BF16, MAP_F16, MAP_TF32 } MapType;   /* tf32: float32, rounded on the way */
 
 typedef struct MapDef {
         Ref      of;
-        int      f16;                   /* else bf16 */
+        MapType  type;
+        uint64_t elem;                  /* bytes of an element */
         uint64_t rows, cols, ld;        /* elements */
 } MapDef;
 

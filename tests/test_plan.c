@@ -184,7 +184,7 @@ TEST(program_text)
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
         CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
-        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 1 && p.map[0].f16);
+        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 1 && p.map[0].type == MAP_F16);
         CHECK(p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
         const Prog *g = program_find(&p, "prefill");
         CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
@@ -215,11 +215,13 @@ TEST(program_refusals)
                 { HEAD "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
                   "not whole clusters" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n", "do not agree" },
-                { HEAD "map 0 f32 w+0 4 32 32\n", "bf16 or f16" },
+                { HEAD "map 0 f32 w+0 4 32 32\n", "bf16, f16 or tf32" },
                 { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
                 { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
                 { HEAD "map 0 bf16 w+0 4 32 36\n", "multiples of 16 bytes" },
                 { HEAD "map 0 bf16 w+0 4 32 24\n", "must not overlap" },
+                { HEAD "map 0 tf32 w+0 4 32 34\n", "multiples of 16 bytes" },
+                { HEAD "map 0 tf32 w+0 33 33 36\n", "reach beyond the arena's 4096" },
                 { HEAD "map 0 bf16 w+0 0 32 32\n", "cannot be made" },
                 { HEAD "map 1 bf16 w+0 4 32 32\n", "program:5: tensor map 0 is due, not '1'" },
                 { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },

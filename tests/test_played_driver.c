@@ -103,7 +103,7 @@ TEST(played_driver_maps)
                 SKIP("no NVRTC");
         Plan p = make_plan(manifest, PROGRAM("", "w+0")
                            "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 title maps\n"
-                           "map 0 bf16 w+16 3 8 16\nmap 1 f16 act+32 5 24 32\n"
+                           "map 0 tf32 w+16 2 8 12\nmap 1 f16 act+32 5 24 32\n"
                            "program maps B 1 T 1\nio seen i32 act+4096 64\n"
                            "run k_maps grid 1 args rt map:1 act+4096 map:0\nend\n");
         Session *s = open_on(&p, DEV_CUDA, SESSION_INFER);
@@ -112,7 +112,7 @@ TEST(played_driver_maps)
                 CHECK_MSG(!session_run(s, "maps", 1, 1, &e), "%s", e.msg);
                 CHECK_MSG(!session_read(s, "maps", "seen", seen, sizeof seen, &e), "%s", e.msg);
                 CHECK(seen[0][0] == (uintptr_t)(act + 32) && seen[0][1] == 24 && seen[0][2] == 5 && seen[0][3] == 64);
-                CHECK(seen[1][0] == (uintptr_t)(w + 16) && seen[1][1] == 8 && seen[1][2] == 3 && seen[1][3] == 32);
+                CHECK(seen[1][0] == (uintptr_t)(w + 16) && seen[1][1] == 8 && seen[1][2] == 2 && seen[1][3] == 48);
                 CHECK(seen[0][15] == 0x7777777777777777 && seen[1][15] == seen[0][15]);
         }
         CHECK(*replays > before);

@@ -31,8 +31,9 @@ struct Wgmma {
         bool add;
 };
 
-/* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix of 16-bit elements. */
-struct Map { const char *matrix; uint64_t rows, cols, ld; };
+/* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix of elements of 2 bytes, or of 4, of
+ * which come tf32. */
+struct Map { const char *matrix; uint64_t elem, rows, cols, ld; };
 
 /* A tile that the copy engine is to fetch, for the block whose shared memory it goes to.  The map is a copy: the
  * thread whose parameter it is may end before. */

@@ -39,6 +39,8 @@ struct Product { float *d; const unsigned *a, *b; };
 /* Element e of lane l's word j of a fragment, as float: two 16-bit values a word ... */
 inline float half_of(unsigned w, int e, bf16) { return emu_from_bf16((unsigned short)(w >> 16 * e)); }
 inline float half_of(unsigned w, int e, f16)  { return emu_from_f16((unsigned short)(w >> 16 * e)); }
+/* ... or one tf32, of whose mantissa the low 13 bits do not count. */
+inline float half_of(unsigned w, int, float)  { return __uint_as_float(w & ~0x1fffu); }
 
 /* D (16,8) += A (16,K) B (K,8), k ascending. */
 template <int K> inline void product_all(Warp *w, const float (&a)[16][K], const float (&b)[K][8])
@@ -73,7 +75,7 @@ template <class T> inline void mma_16816_all(Warp *w, unsigned)
         product_all(w, a, b);
 }
 
-/* ... or one tf32, of whose mantissa the low 13 bits do not count. */
+/* ... or one tf32. */
 inline void mma_1688_tf32_all(Warp *w, unsigned)
 {
         float a[16][8], b[8][8];
@@ -81,9 +83,9 @@ inline void mma_1688_tf32_all(Warp *w, unsigned)
                 const Product *p = (const Product *)w->lane[l]->operands;
                 int g = l / 4, t = l % 4;
                 for (int i = 0; i < 4; i++)
-                        a[g + i % 2 * 8][t + i / 2 * 4] = __uint_as_float(p->a[i] & ~0x1fffu);
+                        a[g + i % 2 * 8][t + i / 2 * 4] = half_of(p->a[i], 0, float());
                 for (int i = 0; i < 2; i++)
-                        b[t + i * 4][g] = __uint_as_float(p->b[i] & ~0x1fffu);
+                        b[t + i * 4][g] = half_of(p->b[i], 0, float());
         }
         product_all(w, a, b);
 }

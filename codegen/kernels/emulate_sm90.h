@@ -66,7 +66,9 @@ inline void mbar_bytes(Mbar *bar, int bytes)
 
 /* ---- tiles ------------------------------------------------------------------- */
 
-enum { BOX = 64, BOX_BYTES = BOX * BOX * 2 };
+/* As many rows of 128 bytes as these are elements. */
+inline int box_side(const Map *m) { return (int)(128 / m->elem); }
+inline int box_bytes(const Map *m) { return 128 * box_side(m); }
 
 /* Bits 4 and up of an address, xor'ed with those three further up: `bits` of them. */
 inline unsigned swizzled(unsigned at, int bits) { return at ^ (at >> 3 & ((1u << bits) - 1) << 4); }
@@ -76,15 +78,17 @@ inline void fetch_now(const Fetch *f)
         const Map *m = &f->map;
         Block *b = block_of(f->to);
         unsigned base = (unsigned)(f->to - b->smem);
-        for (int y = 0; y < BOX; y++)
-                for (int x = 0; x < BOX; x++) {
+        for (int y = 0; y < box_side(m); y++)
+                for (int x = 0; x < box_side(m); x++) {
                         uint64_t row = (uint64_t)(int64_t)(f->y + y), col = (uint64_t)(int64_t)(f->x + x);
-                        unsigned short v = 0;
+                        unsigned v = 0;
                         if (row < m->rows && col < m->cols)
-                                memcpy(&v, m->matrix + (row * m->ld + col) * 2, 2);
-                        memcpy(b->smem + swizzled(base + y * 128 + x * 2, 3), &v, 2);
+                                memcpy(&v, m->matrix + (row * m->ld + col) * m->elem, m->elem);
+                        if (m->elem == 4)
+                                v = to_tf32(__uint_as_float(v));
+                        memcpy(b->smem + swizzled(base + y * 128 + x * (unsigned)m->elem, 3), &v, m->elem);
                 }
-        mbar_bytes((Mbar *)f->mbar, BOX_BYTES);
+        mbar_bytes((Mbar *)f->mbar, box_bytes(m));
 }
 
 inline void fetches_deliver(const Mbar *bar)
@@ -102,10 +106,11 @@ inline void fetches_deliver(const Mbar *bar)
 
 inline void fetch(Block *b, char *to, const void *map, Mbar *bar, int x, int y)
 {
-        if ((to - b->smem) % 1024 || to + BOX_BYTES > b->smem + b->smem_size)
+        const int bytes = box_bytes((const Map *)map);
+        if ((to - b->smem) % 1024 || to + bytes > b->smem + b->smem_size)
                 fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared memory, or not at a multiple of 1024",
-                     self()->number, (int)BOX_BYTES, (long long)(to - b->smem), b->smem_size);
-        memset(to, 0xff, BOX_BYTES);
+                     self()->number, bytes, (long long)(to - b->smem), b->smem_size);
+        memset(to, 0xff, bytes);
         b->fetch.push_back({ to, *(const Map *)map, bar, x, y });
         for (int i = 0; i < b->n; i++)
                 if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == bar) {
@@ -147,31 +152,31 @@ inline void cluster_come()
 
 /* ---- wgmma ------------------------------------------------------------------------- */
 
-/* The 16-bit element (n, k) of a tile as its descriptor says.  n_major: n, not k, is the contiguous axis. */
-inline unsigned short tile_at(const Block *b, unsigned long long desc, bool n_major, int n, int k)
+/* The element (n, k), of `elem` bytes, of a tile as its descriptor says.  n_major: n, not k, is the contiguous axis. */
+inline unsigned tile_at(const Block *b, unsigned long long desc, bool n_major, int n, int k, int elem)
 {
         static const int bits[4] = { 0, 3, 2, 1 }, wide[4] = { 16, 128, 64, 32 };
         int mode = (int)(desc >> 62);
         unsigned at = (unsigned)(desc & 0x3fff) << 4, lbo = (unsigned)(desc >> 16 & 0x3fff) << 4,
                  sbo = (unsigned)(desc >> 32 & 0x3fff) << 4;
         if (n_major)
-                at += n / 64 * lbo + k / 8 * sbo + k % 8 * 128 + n % 64 * 2;
+                at += n / 64 * lbo + k / 8 * sbo + k % 8 * 128 + n % 64 * elem;
         else if (mode)
-                at += n / 8 * sbo + n % 8 * wide[mode] + k * 2;
+                at += n / 8 * sbo + n % 8 * wide[mode] + k * elem;
         else
-                at += n / 8 * sbo + n % 8 * 16 + k / 8 * lbo + k % 8 * 2;
+                at += n / 8 * sbo + n % 8 * 16 + k * elem / 16 * lbo + k * elem % 16;
         at = swizzled(at, bits[mode]);
-        unsigned short v = 0x7fff;
-        if (at + 2 <= b->smem_size)
-                memcpy(&v, b->smem + at, 2);
+        unsigned v = elem == 4 ? 0x7fffffff : 0x7fff;
+        if (at + elem <= b->smem_size)
+                memcpy(&v, b->smem + at, elem);
         return v;
 }
 
 /* What `w`, the same of all threads of warpgroup `group`, does.  REGS: A is in registers. */
 template <int R, bool REGS, int TA, int TB, class T> inline void wgmma_all(Block *b, int group, const Wgmma *w)
 {
-        constexpr int N = 2 * R;
-        static __thread float a[64][16], bt[16][N], d[64][N];
+        constexpr int N = 2 * R, EACH = sizeof(T), K = 32 / EACH, W = 4 / EACH;      /* W: elements of a word */
+        static __thread float a[64][K], bt[K][N], d[64][N];
         const Wgmma *of[128];
         for (int i = 0; i < 128; i++) {
                 const Thread *t = &b->thread[group * 128 + i];
@@ -179,21 +184,21 @@ template <int R, bool REGS, int TA, int TB, class T> inline void wgmma_all(Block
                 if (of[i]->b != w->b || of[i]->add != w->add || (!REGS && of[i]->a != w->a))
                         fail("threads %d and %d of a warpgroup do not issue the same wgmma", group * 128, group * 128 + i);
         }
-        for (int k = 0; k < 16; k++)
+        for (int k = 0; k < K; k++)
                 for (int n = 0; n < N; n++)
-                        bt[k][n] = half_of(tile_at(b, w->b, TB, n, k), 0, T());
+                        bt[k][n] = half_of(tile_at(b, w->b, TB, n, k, EACH), 0, T());
         for (int m = 0; m < 64 && !REGS; m++)
-                for (int k = 0; k < 16; k++)
-                        a[m][k] = half_of(tile_at(b, w->a, TA, m, k), 0, T());
+                for (int k = 0; k < K; k++)
+                        a[m][k] = half_of(tile_at(b, w->a, TA, m, k, EACH), 0, T());
         for (int i = 0; i < 128; i++) {
                 int row = i / 32 * 16 + i % 32 / 4, col = i % 4 * 2;
-                for (int e = 0; e < 8 && REGS; e++)
-                        a[row + e / 2 % 2 * 8][col + e / 4 * 8 + e % 2] = half_of(of[i]->regs[e / 2], e % 2, T());
+                for (int e = 0; e < 4 * W && REGS; e++)
+                        a[row + e / W % 2 * 8][i % 4 * W + e / (2 * W) * (K / 2) + e % W] = half_of(of[i]->regs[e / W], e % W, T());
                 for (int j = 0; j < R; j++)
                         d[row + j / 2 % 2 * 8][j / 4 * 8 + col + j % 2] = w->add ? of[i]->d[j] : 0.f;
         }
         for (int m = 0; m < 64; m++)
-                for (int k = 0; k < 16; k++)
+                for (int k = 0; k < K; k++)
                         for (int n = 0; n < N; n++)
                                 d[m][n] += a[m][k] * bt[k][n];
         for (int i = 0; i < 128; i++) {

@@ -321,7 +321,8 @@ template <int N> TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
 /* wgmma<TA, TB>(d, a, b, accumulate, tag): D (64,N) = A (64,16) B (16,N), plus D
  * if accumulate != 0; N is twice the length of d.  a, b: descriptors; TA, TB: 1
  * where A's m (B's n) axis, not k, is the contiguous one.  The second form has A
- * in registers, as four warps' mma_16816 fragments.
+ * in registers, as four warps' mma_16816 fragments.  Of float32 what counts is tf32, the low 13 bits are dropped; K is 8,
+ * both operands have k contiguous, and fragments are mma_1688_tf32's.
  *
  * d[4j..4j+3] of warp w of the group holds rows 16w + g and 16w + g + 8, columns
  * 8j + 2t and + 1: the fragment of mma_16816, repeated along N. */
@@ -366,6 +367,24 @@ TGC_DEV void wgmma(float (&d)[R], const unsigned (&a)[4], unsigned long long b, 
                      : TGC_D##R(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB)); \
 }
 
+/* The same of float32. */
+#define TGC_WGMMA_TF32(R, N, r0, r1, r2, r3, r4, r5) \
+template <int TA, int TB> \
+TGC_DEV void wgmma(float (&d)[R], unsigned long long a, unsigned long long b, int accumulate, float) \
+{ \
+        static_assert(!TA && !TB, "words cannot be transposed on their way"); \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r2 ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" \
+                     TGC_R##R "}, %" #r0 ", %" #r1 ", p, 1, 1; }" : TGC_D##R(0) : "l"(a), "l"(b), "r"(accumulate)); \
+} \
+template <int TB> \
+TGC_DEV void wgmma(float (&d)[R], const unsigned (&a)[4], unsigned long long b, int accumulate, float) \
+{ \
+        static_assert(!TB, "words cannot be transposed on their way"); \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5 ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" \
+                     TGC_R##R "}, {%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4 ", p, 1, 1; }" \
+                     : TGC_D##R(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)); \
+}
+
 TGC_WGMMA(  4,   8, bf16, "bf16",   4,   5,   6,   7,   8,   9,  10)
 TGC_WGMMA( 16,  32, bf16, "bf16",  16,  17,  18,  19,  20,  21,  22)
 TGC_WGMMA( 32,  64, bf16, "bf16",  32,  33,  34,  35,  36,  37,  38)
@@ -380,5 +399,12 @@ TGC_WGMMA( 48,  96, f16,  "f16",   48,  49,  50,  51,  52,  53,  54)
 TGC_WGMMA( 64, 128, f16,  "f16",   64,  65,  66,  67,  68,  69,  70)
 TGC_WGMMA( 96, 192, f16,  "f16",   96,  97,  98,  99, 100, 101, 102)
 TGC_WGMMA(128, 256, f16,  "f16",  128, 129, 130, 131, 132, 133, 134)
+TGC_WGMMA_TF32(  4,   8,   4,   5,   6,   7,   8,   9)
+TGC_WGMMA_TF32( 16,  32,  16,  17,  18,  19,  20,  21)
+TGC_WGMMA_TF32( 32,  64,  32,  33,  34,  35,  36,  37)
+TGC_WGMMA_TF32( 48,  96,  48,  49,  50,  51,  52,  53)
+TGC_WGMMA_TF32( 64, 128,  64,  65,  66,  67,  68,  69)
+TGC_WGMMA_TF32( 96, 192,  96,  97,  98,  99, 100, 101)
+TGC_WGMMA_TF32(128, 256, 128, 129, 130, 131, 132, 133)
 
 #endif

@@ -29,9 +29,31 @@ template <class T> TGC_DEV void all_sizes(float *y, char *smem)
         products<128, T>(y, smem, true);
 }
 
+template <int R> TGC_DEV void products_tf32(float *y, char *smem)
+{
+        float d[R];
+        unsigned a[4] = { 1, 2, 3, threadIdx.x };
+        wgmma_fence();
+        wgmma<0, 0>(d, wgmma_desc_k128(smem), wgmma_desc_k128(smem + 8192), 0, float());
+        wgmma<0>(d, a, wgmma_desc_k128(smem + 8192), 1, float());
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_hold(d);
+#pragma unroll
+        for (int i = 0; i < R; i++)
+                y[i * 128 + threadIdx.x] = d[i];
+}
+
 extern "C" __global__ void __launch_bounds__(128) k0(const Rt *, float *y)
 {
         TGC_SMEM(smem);
+        products_tf32<4>(y, smem);
+        products_tf32<16>(y, smem);
+        products_tf32<32>(y, smem);
+        products_tf32<48>(y, smem);
+        products_tf32<64>(y, smem);
+        products_tf32<96>(y, smem);
+        products_tf32<128>(y, smem);
         all_sizes<bf16>(y, smem);
         all_sizes<f16>(y, smem);
 }

@@ -1,4 +1,4 @@
-/* matmul_sm90.cuh: C = op(A) op(B) for bf16 and f16 on Hopper (sm_90a): wgmma fed by
+/* matmul_sm90.cuh: C = op(A) op(B) for bf16, f16 and tf32 on Hopper (sm_90a): wgmma fed by
  * a ring of shared memory stages.  Operands, tail and tiles are those of matmul.cuh;
  * only the way there differs, so a kernel built for sm_90a calls
  *
@@ -11,11 +11,15 @@
  * M may be less than the rows that A's map has (prompts): what these hold reaches only rows of C that are not stored.
  * One more argument, RowSums, has A's rows summed by the way.
  *
- * Operands come through tensor maps: one thread issues boxes of 64x64 values; the copy
+ * T float: of float32 matrices, whose values the copy engine rounds to tf32.  In bytes all is the same, since a row of a box has
+ * 32 values and a wgmma 8 of K; but it takes words with K contiguous alone.  So B without TRANS_B comes as a copy that has
+ * (Slabs<Tile>, and TRANS_B then), and TRANS_A's operand goes through registers (WordsOfA).
+ *
+ * Operands come through tensor maps: one thread issues boxes of 64x64 values, of float 32x32; the copy
  * engine swizzles and fills with zeros outside.  What the caller does once per operand, when its address is
- * known: cuTensorMapEncodeTiled, BFLOAT16 or FLOAT16, rank 2, dims {columns, rows} of the matrix
- * as it lies in memory, one stride of ld * 2 bytes (a multiple of 16; address 16-byte
- * aligned), box {64, 64}, element strides 1, no interleave, SWIZZLE_128B, L2 promotion
+ * known: cuTensorMapEncodeTiled, BFLOAT16, FLOAT16 or TFLOAT32, rank 2, dims {columns, rows} of the matrix
+ * as it lies in memory, one stride of ld elements (in bytes a multiple of 16; address 16-byte
+ * aligned), that box, element strides 1, no interleave, SWIZZLE_128B, L2 promotion
  * 256 B, out of bounds zero.  The 128 bytes are a parameter of the kernel, by value (TmaMap in
  * tgc.cuh), and map_a and map_b its address.  One map serves every tile shape and both uses of a
  * matrix (transposed or not).
@@ -53,7 +57,7 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns. */
+/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns.  BK: of 16-bit values. */
 template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false, int PARTS_ = 1>
 struct STile {
         static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_, PARTS = PARTS_;
@@ -68,6 +72,7 @@ struct STile {
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         static constexpr int COPIERS = 0;                       /* threads that load by cp.async (expert_sm90.cuh) */
+        static constexpr bool SLABS = false;
         static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
         static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
 };
@@ -86,10 +91,20 @@ typedef STile<128, 192, 1, 5, 0, true> S128x192p;
 typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
 typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
 
+/* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each other: its map is that of
+ * (slabs * N, 32) float. */
+template <class Tile>
+struct Slabs : Tile { static constexpr bool SLABS = true; };
+
+/* The same, BK of T. */
+template <class T, class Tile>
+struct TileOf : Tile { static constexpr int BK = 128 / (int)sizeof(T); };
+
 /* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
 
 /* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of A share its K-steps
- * out among themselves, one more product each against a matrix of ones, the ROW_SUMS_SMEM bytes behind the tile's. */
+ * out among themselves, one more product each against a matrix of ones, the ROW_SUMS_SMEM bytes behind the tile's; words
+ * that go through registers are added there. */
 enum { ROW_SUMS_SMEM = 256 };
 struct RowSums { static constexpr bool ON = true; float *parts; };
 struct NoSums { static constexpr bool ON = false; };
@@ -267,12 +282,13 @@ struct Ring {
 
 /* ---- loading ----------------------------------------------------------------- */
 
-/* Boxes of 64 values of C's side by 64 of K: 64 rows of 128 bytes as the matrix has them, 8 KB, one box after the
+/* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB (float: 4), one box after the
  * other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8). */
 template <class Tile, bool TRANS_A, bool TRANS_B>
 struct Loader {
-        static constexpr int REGS = 24, THREADS = 1;
+        static constexpr int REGS = 24, THREADS = 1, BOX = Tile::BK;
         const void *a, *b;              /* maps */
+        int N;
 
         /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
          * blocks of the pair. */
@@ -281,21 +297,22 @@ struct Loader {
         {
 #pragma unroll 1
                 for (int j = from; j < BOXES; j += HALF ? 2 : 1) {
-                        const int x = KMAJOR ? k0 : first + 64 * j, y = KMAJOR ? first + 64 * j : k0;
+                        const int x = KMAJOR ? k0 : first + BOX * j, y = KMAJOR ? first + BOX * j : k0;
                         if (HALF)
-                                tma_load_2d_multicast(panel + j * 8192, map, bar, x, y, 3);
+                                tma_load_2d_multicast(panel + j * (BOX * 128), map, bar, x, y, 3);
                         else
-                                tma_load_2d(panel + j * 8192, map, bar, x, y);
+                                tma_load_2d(panel + j * (BOX * 128), map, bar, x, y);
                 }
         }
 
         __device__ __forceinline__ void load_a(const Ring<Tile> &ring, const Piece &p, int kt) const
         {
-                load<!TRANS_A, Tile::BM / 64, false>(ring.a(), a, ring.full(ring.stage), p.m, kt * 64, 0);
+                load<!TRANS_A, Tile::BM / BOX, false>(ring.a(), a, ring.full(ring.stage), p.m, kt * BOX, 0);
         }
         __device__ __forceinline__ void load_b(const Ring<Tile> &ring, const Piece &p, int kt) const
         {
-                load<TRANS_B, Tile::BN / 64, Tile::PAIR>(ring.b(), b, ring.full(ring.stage), p.n, kt * 64,
+                load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(ring.b(), b, ring.full(ring.stage),
+                                                         p.n + (Tile::SLABS ? kt * N : 0), Tile::SLABS ? 0 : kt * BOX,
                                                          Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
         }
         __device__ __forceinline__ void announce(const Ring<Tile> &ring) const
@@ -352,6 +369,93 @@ template <bool KMAJOR> TGC_DEV constexpr unsigned long long desc_k() { return KM
 /* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
 template <bool KMAJOR, int BK> TGC_DEV constexpr unsigned long long desc_64() { return KMAJOR ? 512 : BK * 8; }
 
+/* Of which T's A the lanes read and hand to wgmma: whose rows are K. */
+template <class T, bool TRANS_A>
+TGC_DEV constexpr bool by_words() { return sizeof(T) == 4 && TRANS_A; }
+
+/* A stage's A by words, of MI times 64 rows of C: fragments as of mma_1688_tf32, for 8 of K each.  Lane g * 4 + t wants rows g
+ * and g + 8, k t and t + 4; of one k those of g >= 4 stand in another chunk, so that two lanes would meet in every bank,
+ * were it not that these read t + 4 first. */
+template <int MI>
+struct WordsOfA {
+        int at;
+        bool turned;
+
+        /* row0: of C, within the tile. */
+        __device__ __forceinline__ WordsOfA(int row0, int lane) : turned(lane & 16)
+        {
+                const int g = lane / 4, k = lane % 4 + g / 4 * 4, m = row0 % 32 + g;
+                at = row0 / 32 * 4096 + k * 128 + (m / 4 ^ k) * 16 + m % 4 * 4;
+        }
+        __device__ __forceinline__ unsigned read(const char *panel, int m, int ks, int row, int k) const
+        {
+                return *(const unsigned *)(panel + (at ^ row * 32 ^ k * (512 + 64)) + m * 8192 + ks * 1024);
+        }
+        __device__ __forceinline__ void read(unsigned (&a)[4], const char *panel, int m, int ks) const
+        {
+#pragma unroll
+                for (int row = 0; row < 2; row++) {
+                        const unsigned x = read(panel, m, ks, row, 0), y = read(panel, m, ks, row, 1);
+                        a[row] = turned ? y : x;
+                        a[row + 2] = turned ? x : y;
+                }
+        }
+};
+
+/* Step k of a tile whose A comes by words. */
+template <bool SUM, class T, class Tile, int MI>
+TGC_DEV void words_step(Ring<Tile> &ring, const WordsOfA<MI> &words, unsigned long long b0,
+                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], unsigned (&a)[MI][4][4], int k, int lane)
+{
+        const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
+        ring.wait_full();
+#pragma unroll
+        for (int i = 0; i < MI * 4; i++) {
+                unsigned (&f)[4] = a[i / 4][i % 4];
+                words.read(f, ring.a(), i / 4, i % 4);
+                if (SUM) {
+                        sums[i / 4][0] += __uint_as_float(f[0]) + __uint_as_float(f[2]);
+                        sums[i / 4][2] += __uint_as_float(f[1]) + __uint_as_float(f[3]);
+                }
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int ks = 0; ks < 4; ks++)
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+                        wgmma<0>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]), a[m][ks], b0 + at + ks * desc_k<true>(),
+                                 ks > 0 || k > 0, T());
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (k > 0)
+                ring.leave(ring.before(1), lane);
+        ring.next();
+}
+
+/* Two by two: while the products of one step read their registers, the next one's words come into others.  (Where ptxas is
+ * not sure of that, it waits for every product: "wgmma.mma_async instructions are serialized".) */
+template <bool SUM, class T, class Tile, int MI>
+TGC_DEV void words_steps(Ring<Tile> &ring, const WordsOfA<MI> &words, unsigned long long b0,
+                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
+{
+        unsigned a[2][MI][4][4];
+        int k = k0;
+#pragma unroll 1
+        for (; k + 2 <= k1; k += 2) {
+                words_step<SUM, T>(ring, words, b0, acc, sums, a[0], k, lane);
+                words_step<SUM, T>(ring, words, b0, acc, sums, a[1], k + 1, lane);
+                if (Tile::LEAD > 0 && (k == lead - 2 || k == lead - 1))
+                        bar_arrive(1, 256);
+        }
+        if (k < k1) {
+                wgmma_wait<0>();
+                words_step<SUM, T>(ring, words, b0, acc, sums, a[0], k, lane);
+                if (Tile::LEAD > 0 && k == lead - 1)
+                        bar_arrive(1, 256);
+        }
+        wgmma_wait<0>();
+}
+
 /* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against ones as
  * well, from step `first` on. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
@@ -364,7 +468,7 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
                 fence_proxy_async();            /* what cp.async wrote, for wgmma */
         wgmma_fence();
 #pragma unroll
-        for (int ks = 0; ks < Tile::BK / 16; ks++)
+        for (int ks = 0; ks < 4; ks++)          /* of 32 bytes */
 #pragma unroll
                 for (int m = 0; m < MI; m++) {
                         const unsigned long long am = a0 + at + m * desc_64<!TRANS_A, Tile::BK>()
@@ -384,13 +488,18 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
 /* Steps [k0, k1); after `lead` of them the other consumer may start. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
 TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
-                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
+                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead,
+                         const WordsOfA<MI> &words)
 {
+        if constexpr (by_words<T, TRANS_A>()) {
+                words_steps<SUM, T>(ring, words, b0, acc, sums, k0, k1, lane, lead);
+        } else {
 #pragma unroll 1                                /* the last steps, written out, cost ptxas half of its time */
-        for (int k = k0; k < k1; k++) {
-                wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
-                if (Tile::LEAD > 0 && k == lead - 1)
-                        bar_arrive(1, 256);
+                for (int k = k0; k < k1; k++) {
+                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
+                        if (Tile::LEAD > 0 && k == lead - 1)
+                                bar_arrive(1, 256);
+                }
         }
 }
 
@@ -445,7 +554,9 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
         /* Reads of 16 bytes that fit beside the sums. */
-        constexpr int SPARE = SUMS > 160 ? 2 : (180 - Work::KEEPS - SUMS) / 4;
+        /* What a call reads and stores of words is spread over more calls, and A's words want registers too. */
+        constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) + (by_words<T, TRANS_A>() ? MI * 32 : 0);
+        constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
         ring.smem = from_lane0(ring.smem);
         const int part = Tile::SHARE == 2 ? consumer : 0;
@@ -456,6 +567,7 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
         const unsigned long long ones = wgmma_desc(ring.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
         typename Work::Part p, next;
+        WordsOfA<MI> words(row0, lane);
 
         for (int i = 0; work.get(i, p); i++) {
                 if (Tile::SHARE == 1 && (i & 1) != consumer) {
@@ -477,14 +589,19 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                 int k = 0, k0 = 0;
                 if constexpr (Sums::ON) {
                         k0 = steps * at / across, k = steps * (at + 1) / across;
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, k0, lane, lead);
-                        wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead);
+                        if constexpr (by_words<T, TRANS_A>()) {
+#pragma unroll
+                                for (int m = 0; m < MI; m++)
+                                        sums[m][0] = sums[m][2] = 0.f;
+                        }
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, k0, lane, lead, words);
+                        wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
                 }
-                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, early, lane, lead);
+                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, early, lane, lead, words);
                 if constexpr (ends.READS_AHEAD) {
                         ends.start();
                         wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k > early ? k : early,
-                                                                      steps, lane, lead);
+                                                                      steps, lane, lead, words);
                 }
                 if (more)
                         bar_arrive(1 + ((i + 1) & 1), 256);
@@ -509,6 +626,10 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                                 for (int h = 0; h < 2; h++) {
                                         const int row = p.m + row0 + m * 64 + h * 8 + lane / 4;
                                         wgmma_hold(sums[m]);
+                                        if (by_words<T, TRANS_A>()) {
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 1);
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 2);
+                                        }
                                         if (lane % 4 == 0 && row < M)
                                                 to[row] = k > k0 ? sums[m][2 * h] : 0.f;
                                 }
@@ -549,11 +670,12 @@ TGC_DEV void wgmma_joint(Ring<Tile> ring, const Work &work)
         const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
                                     + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        WordsOfA<MI> words(row0, lane);
         float acc[MI][Tile::BN / 8][4], own[MI][J][4], none[MI][4];
         Piece p;
         int tile;
         work.get(0, p, tile);
-        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0);
+        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0, words);
         wgmma_wait<0>();
 #pragma unroll
         for (int m = 0; m < MI; m++)
@@ -659,9 +781,10 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, c
 TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int first, int step,
                                    char *smem, const Tail &tail, const Sums &rows = Sums())
 {
-        const TileWork<Tile, Tail> work = { M, N, K, first, matmul_tiles<Tile>(M, N), step, tail };
-        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
+        typedef TileOf<T, Tile> Own;
+        const TileWork<Own, Tail> work = { M, N, K, first, matmul_tiles<Own>(M, N), step, tail };
+        const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
+        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 /* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <= ceil(K / 64).
@@ -671,11 +794,12 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, c
 TGC_DEV void matmul_tma_joint(const void *map_a, const void *map_b, int M, int N, int K, float *ws, int *joined, int sms,
                               char *smem, const Tail &tail)
 {
-        const JointWork<Tile, Tail> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), tail };
+        typedef TileOf<T, Tile> Own;
+        const JointWork<Own, Tail> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), tail };
         if (threadIdx.x == 0 && cluster_rank() == 0 && !work.in_order())
                 work.start();
-        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
+        const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
+        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
 }
 
 /* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */
@@ -683,9 +807,10 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V, bool WAITS = f
 TGC_DEV void matmul_tma_split(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
                               int first, int step, char *smem, const Sums &rows = Sums())
 {
-        const SplitWork<Tile, V> work = { M, N, K, splits, first, step, ws };
-        const Loader<Tile, TRANS_A, TRANS_B> load = { map_a, map_b };
-        matmul_tma_run<T, Tile, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
+        typedef TileOf<T, Tile> Own;
+        const SplitWork<Own, V> work = { M, N, K, splits, first, step, ws };
+        const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
+        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 #endif

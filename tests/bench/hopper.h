@@ -15,9 +15,10 @@
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-/* The map of a (rows, cols) matrix of 2-byte elements with row stride cols; boxes and swizzle as matmul_sm90.cuh says.  The
+/* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as matmul_sm90.cuh says.  The
  * driver is opened here, so that no bench links it. */
-static TmaMap map_of(void *p, long rows, long cols, bool half)
+enum MapOf { MAP_BF16, MAP_F16, MAP_TF32 };
+static TmaMap map_of(void *p, long rows, long cols, int type)
 {
         typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                      const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
@@ -26,16 +27,18 @@ static TmaMap map_of(void *p, long rows, long cols, bool half)
         CUtensorMap map;
         TmaMap to;
         void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows }, stride[1] = { (cuuint64_t)cols * 2 };
-        const cuuint32_t box[2] = { 64, 64 }, step[2] = { 1, 1 };
+        const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows };
+        const cuuint64_t stride[1] = { (cuuint64_t)cols * (type == MAP_TF32 ? 4 : 2) };
+        const cuuint32_t side = type == MAP_TF32 ? 32 : 64, box[2] = { side, side }, step[2] = { 1, 1 };
+        static const CUtensorMapDataType types[] = { CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                                     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 };
 
         if (!encode && !(lib && (encode = (EncodeTiled *)dlsym(lib, "cuTensorMapEncodeTiled")))) {
                 printf("no cuTensorMapEncodeTiled\n");
                 exit(4);
         }
-        const CUresult r = encode(&map, half ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p,
-                                  dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        const CUresult r = encode(&map, types[type], 2, p, dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
         if (r != CUDA_SUCCESS) {
                 printf("cuTensorMapEncodeTiled: error %d for %ld x %ld\n", (int)r, rows, cols);
                 exit(4);

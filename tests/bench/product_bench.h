@@ -11,6 +11,8 @@
 
 template <class T> struct IsHalf { static constexpr bool is = false; };
 template <> struct IsHalf<f16> { static constexpr bool is = true; };
+/* Of its tensor maps. */
+template <class T> constexpr int map_type() { return sizeof(T) == 4 ? MAP_TF32 : IsHalf<T>::is ? MAP_F16 : MAP_BF16; }
 
 /* Normal numbers. */
 template <class T>

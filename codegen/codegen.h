@@ -84,7 +84,7 @@ typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT, S
 /* id: node, parameter, work or map; or an arena's name.  off in bytes. */
 typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;
 
-/* A 16-bit matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart. */
+/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32 come. */
 typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
 
 /* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
@@ -321,6 +321,7 @@ typedef struct Product90 {
         bool    reads, fixed;
         Dim     rows;
         bool    brief;                  /* it may have a short tile */
+        bool    slabs;                  /* w is turn90's copy */
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
@@ -333,6 +334,10 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false:
  * or NULL.  forced: t is what was asked for. */
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums);
 const char *maps90(Build *b, const Product90 *p);       /* C text: maps, M, N, K */
+/* Before product90: of float32 w must have K contiguous; if it has not, a launch of its own makes what has, of which p
+ * speaks then. */
+void turn90(Build *b, Product90 *p);
+bool takes90(const Emit *e, DType dt);                  /* it does products of such matrices */
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
 

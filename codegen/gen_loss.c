@@ -71,17 +71,19 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
-                const Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                      tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N };
-                Pick pick = product_pick(e, &p, &(Ways){ .maps = true, .batch = 1, .tail = b->title });
+                Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
+                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, false };
+                Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .tail = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
                 b->threads = t->threads;
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
                 build_line(b, "\1_tail tail = { a };");
-                if (t90)
+                if (t90) {
+                        turn90(b, &p);
                         product90(b, &p, t90, 1, false, NULL, NULL);
+                }
                 build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);",
                            c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
                            ldw, (long long)M, (long long)N, (long long)K);

@@ -364,7 +364,7 @@ static void matmul(Emit *e, const Group *gr)
         bool fixed = is_number(Kc) && is_number(Nc);
         Ways ways = { .cut = !lead, .most = !fixed || !p.fixed, .sums = columns, .batch = b_most,
                       .tail = tail_key(e, &gr->tail[0]) };
-        ways.maps = !lead && fixed && (p.fixed || !ta) && slot_of(e, n->in[0], &p.a, &p.lda) &&
+        ways.maps = !lead && fixed && (p.fixed || !ta) && takes90(e, a.dt) && slot_of(e, n->in[0], &p.a, &p.lda) &&
                     slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
         const Tile *t = pick.t;
@@ -393,9 +393,11 @@ static void matmul(Emit *e, const Group *gr)
                         build_functor(&s, &puts, "tail");
                         build_line(&s, "\1_tail tail = { a };");
                 }
-                if (t90)
+                if (t90) {
+                        turn90(&s, &p);
                         product90(&s, &p, t90, splits90, false, ws,
                                   sums90 ? arg_work(e, &s.args, sums_work, "float", "sums") : NULL);
+                }
                 build_line(&s,
                            "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
                            "smem);",
@@ -429,8 +431,10 @@ static void matmul(Emit *e, const Group *gr)
         const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
         build_line(&b, "\1_tail tail = { a };");
         bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p) : norm90(&b, norm, t, m_most, N, k_most, shape, operands));
-        if (t90 && !norms)
+        if (t90 && !norms) {
+                turn90(&b, &p);
                 product90(&b, &p, t90, 1, pick.forced, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
+        }
         if (lead) {
                 text_add(&b.decl,
                          "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "

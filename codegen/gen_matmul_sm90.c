@@ -5,6 +5,9 @@
  * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest, the run counts those
  * that there are.  A short product has one tile a block; which, is left to schedule.c, that knows what else is in the launch.
  *
+ * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K contiguous: dx = dy W and dW =
+ * dy^T x read a copy of W and of x that a launch before makes (turn90).
+ *
  *      #ifdef TGC_SM90A
  *              matmul_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
  *      #else
@@ -13,9 +16,11 @@
 #include "codegen.h"
 #include <string.h>
 
-/* LEAST_US: shorter products have short tiles, if they fit, and may be joined with others (schedule.c); those of prompts,
+/* TRANSPOSE_*: of kernels/transpose.cuh.  TF32_SLOWER: times as long for one of K.
+ * LEAST_US: shorter products have short tiles, if they fit, and may be joined with others (schedule.c); those of prompts,
  * whose rows a run counts, never are.  SHORT_M: fewer rows wait for weights. */
-enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65 };
+enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65, TRANSPOSE_SIDE = 64,
+       TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4, TF32_SLOWER = 2 };
 
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
@@ -43,6 +48,15 @@ static bool joint_fits(const Tile90 *t, const Product90 *p)
         return !p->fixed && !p->ta && joint_blocks(t, p) <= SMS && p->K >= 128 * t->parts;
 }
 
+static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
+
+/* Of float32 a factor that lies across goes through registers, of which there are enough where a warpgroup has 64 rows;
+ * short and joint tiles are for 16 bits. */
+static bool tile_takes(const Tile90 *t, const Product90 *p)
+{
+        return p->dt != DT_F32 || (t->parts == 1 && (p->ta ? t->share == 2 && t->bm == 128 : t->share > 0));
+}
+
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
  * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
  * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
@@ -55,6 +69,8 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double bytes = splits > 1 ? 4 : p->tail_bytes, tail = 1.4e-4 * t->bm * t->bn * bytes, each;
         bool reads = p->reads && splits == 1;
+        if (p->dt == DT_F32)
+                main *= TF32_SLOWER;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
         if (p->ta)
@@ -65,6 +81,8 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
                 each = (main + tail * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
         each = each > main ? each : main;
         double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * tail : 0);
+        if (turns(p))
+                us += 2 + (double)p->K * (double)p->N * 8 / 2.4e6;
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
@@ -140,8 +158,10 @@ double tile_time_tail(const Tile *t, const Product90 *p, int splits)
 int tile90_list(const Product90 *p, bool cut, Candidate *out)
 {
         int n = 0;
-        for (int i = 0; i < N_TILES && p->dt != DT_F32 && p->align >= 16; i++) {
+        for (int i = 0; i < N_TILES && p->align >= 16; i++) {
                 const Tile90 *t = &tiles[i];
+                if (!tile_takes(t, p))
+                        continue;
                 if (short_fits(t, p))
                         out[n++] = (Candidate){ t->name, NULL, t, 1, SHORT_START + short_tile_us(t, p, tiles90(t, p)) };
                 if (!t->share)
@@ -189,6 +209,32 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
         return true;
 }
 
+bool takes90(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
+
+void turn90(Build *b, Product90 *p)
+{
+        Emit *e = b->e;
+        if (!turns(p))
+                return;
+        Build t = build_start(e, b->gr, "transpose", "transpose");
+        int64_t down = (p->K + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE, across = (p->N + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE;
+        int work = work_new(e, DIM((p->K + 31) / 32 * 32 * p->N), 4);
+        const char *from = arg_of(e, &t.args, p->w.id, false), *to = arg_work(e, &t.args, work, "float", "turned");
+        build_shift(&t, from, p->w.off);
+        build_line(&t, "transpose_task(a.%s, %lld, %lld, %lld, a.%s, tile, smem);", from, (long long)p->ldw,
+                   (long long)p->K, (long long)p->N, to);
+        t.threads = 256;
+        t.smem = TRANSPOSE_SMEM;
+        t.bytes = 8.0 * (double)p->K * (double)p->N;
+        t.on90 = (On90){ .threads = t.threads, .smem = t.smem, .cluster = 1,
+                         .grid = arena_fmt(e->tmp, "%lld", (long long)(down * across)) };
+        build_end(&t, "0");
+        arg_done(e, &b->args, work, "float", "turned");
+        p->w = (Slot){ .kind = SLOT_WORK, .id = work };
+        p->ldw = 32;
+        p->slabs = true;
+}
+
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits) { return (p->N + t->bn - 1) / t->bn * splits; }
 
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
@@ -202,7 +248,8 @@ const char *maps90(Build *b, const Product90 *p)
 {
         Emit *e = b->e;
         const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
-                        w = { p->w, p->dt, p->tb ? p->N : p->K, p->tb ? p->K : p->N, p->ldw };
+                        w = { p->w, p->dt, p->slabs ? (p->K + 31) / 32 * p->N : p->tb ? p->N : p->K,
+                              p->slabs ? 32 : p->tb ? p->K : p->N, p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
         return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
 }
@@ -211,11 +258,11 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
 {
         Emit *e = b->e;
         const char *maps = maps90(b, p);
-        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb ? "true" : "false");
+        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb || p->slabs ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, pairs = t->share == 1 && p->fixed && even;
         /* S128x128t becomes S128x128p */
-        const char *how = arena_fmt(e->tmp, "<%s, %.*s%s, %s", c_type(p->dt), (int)strlen(t->name) - pairs, t->name,
-                                    pairs ? "p" : "", kind);
+        const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%.*s%s>, %s" : "<%s, %.*s%s, %s", c_type(p->dt),
+                                    (int)strlen(t->name) - pairs, t->name, pairs ? "p" : "", kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long across = (p->N + t->bn - 1) / t->bn * splits;
         b->include = "matmul_sm90";

@@ -157,6 +157,7 @@ check() {
                  "naive_moe.lua -D ctx=64 -D n_embd=128 -D n_head=4 -D n_expert=4"; do
                 try "check $m --tf32" $tgc check models/$m --tf32 -D vocab=65 -D n_layer=1 -b 4 --device cuda
         done
+        try "check gpt.lua --tf32, large products' kernels" $tgc check models/gpt.lua --tf32 -D vocab=67 -D n_layer=1 -D n_embd=72 -D n_head=2 -b 16 --block-size 41 --tuned tests/e2e/check/tf32.txt --device cuda
         try "check weighted.lua" $tgc check tests/e2e/check/weighted.lua --device cuda
         for m in "${models[@]}"; do
                 for dt in f32 bf16 f16; do

@@ -225,6 +225,9 @@ if [ -z "$FULL" ]; then
         nvrtc tests/e2e/infer/small.lua sm_90a --dtype bf16 --mode infer
         exit
 fi
+for arch in sm_80 sm_90a sm_120; do
+        nvrtc models/gpt.lua $arch --tf32 --mode train -D n_layer=1 -b 8 --block-size 1024 -c 1024
+done
 for arch in sm_80 sm_86 sm_89 sm_90a sm_100 sm_120; do
         for dtype in f32 bf16 f16; do
                 for model in heads maps pairs; do

@@ -185,7 +185,6 @@ typedef struct Emit {
         Arena  *tmp;
         bool   *stored;                 /* node values that lie in memory */
         bool   *done90;                 /* anchors whose work a product's kernel does on sm_90a */
-        int    *back90;                 /* the same of norms' backward passes: the scratch of their sums, plus 1 */
         Launch *launch;
         int     n_launch, cap_launch;
         Work   *work;
@@ -323,7 +322,6 @@ typedef struct Product90 {
         Dim     rows;
         bool    brief;                  /* it may have a short tile */
         bool    slabs;                  /* w is turn90's copy */
-        int64_t across;                 /* its tail trades sums across a row's tiles, so many at most; 0: it does not */
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
@@ -340,9 +338,6 @@ const char *maps90(Build *b, const Product90 *p);       /* C text: maps, M, N, K
  * speaks then. */
 void turn90(Build *b, Product90 *p);
 bool takes90(const Emit *e, DType dt);                  /* it does products of such matrices */
-/* The same of a short product.  C text: `task`, in header `include`; its template arguments behind EARLY; what it gets behind smem. */
-void short90(Build *b, const Product90 *p, const Tile90 *t, bool forced, const char *include, const char *task,
-             const char *more, const char *rest);
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
 
@@ -429,13 +424,6 @@ const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
 bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);   /* the same of a short product's */
 bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
             const char *operands);
-
-/* The group of the backward pass of an rmsnorm, of rows of N, that alone reads the product, as its output's gradient; or NULL. */
-const Group *back90_find(Emit *e, const Group *product, int64_t N);
-/* product90 of a short one with that; what it makes is stored nowhere.  false: what that reads does not lie as it must. */
-bool back90(Build *b, const Group *back, const Product90 *p, const Tile90 *t, bool forced);
-enum { MOST_BACK = 3 };         /* tiles to a row */
-int  norm_back_work(Emit *e, const Group *gr);  /* gen_row.c: scratch for the gain's gradient, here and elsewhere */
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

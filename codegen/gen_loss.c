@@ -72,7 +72,7 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
                 Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, false, 0 };
+                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, false };
                 Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .tail = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;

@@ -326,7 +326,6 @@ static void matmul(Emit *e, const Group *gr)
         Ref normed = 0;
         const Group *norm = is_cuda(e) && !lead && is_number(Mc) && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
-        const Group *back = is_cuda(e) && !lead && is_number(Mc) && e->most_t > 1 && !norm ? back90_find(e, gr, N) : NULL;
         FunctorText tail = build_functor(&b, &puts, "tail");
         double products = 2.0 * (double)b_most * (double)m_most * (double)N * (double)k_most;
         b.flops += products;
@@ -360,7 +359,7 @@ static void matmul(Emit *e, const Group *gr)
         const char *type = c_type(a.dt);
         Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads,
-                        .fixed = is_number(Mc), .rows = M, .brief = is_number(Mc), .across = back ? MOST_BACK : 0 };
+                        .fixed = is_number(Mc), .rows = M, .brief = is_number(Mc) };
         const Group *columns = column_beside(e, gr->anchor);
         bool fixed = is_number(Kc) && is_number(Nc);
         Ways ways = { .cut = !lead, .most = !fixed || !p.fixed, .sums = columns, .batch = b_most,
@@ -432,8 +431,6 @@ static void matmul(Emit *e, const Group *gr)
         const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
         build_line(&b, "\1_tail tail = { a };");
         bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p) : norm90(&b, norm, t, m_most, N, k_most, shape, operands));
-        if (t90 && !t90->share && back)
-                norms = back90(&b, back, &p, t90, pick.forced);
         if (t90 && !norms) {
                 turn90(&b, &p);
                 product90(&b, &p, t90, 1, pick.forced, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);

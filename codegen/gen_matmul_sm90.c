@@ -22,9 +22,6 @@
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65, TRANSPOSE_SIDE = 64,
        TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4, TF32_SLOWER = 2 };
 
-/* More threads leave a tail that trades sums across tiles too few registers (GPT-2's layernorm beside 192x128: 27 us more a launch). */
-enum { ACROSS_THREADS = 320 };
-
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
         { #name, bm, bn, share, parts, threads, smem, ps, ta },
@@ -99,8 +96,7 @@ static double joint_time(const Tile90 *t, const Product90 *p)
 /* A short tile of all M x N in one wave. */
 static bool short_fits(const Tile90 *t, const Product90 *p)
 {
-        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS &&
-               (!p->across || ((p->N + t->bn - 1) / t->bn <= p->across && t->threads <= ACROSS_THREADS));
+        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS;
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less L2
@@ -114,14 +110,6 @@ static double short_tile_us(const Tile90 *t, const Product90 *p, int64_t blocks)
         return main + 1.4e-5 * t->bm * t->bn * p->tail_bytes;
 }
 
-static bool has_across(const Short *const *s, int n)
-{
-        bool has = false;
-        for (int i = 0; i < n; i++)
-                has |= s[i]->p.across > 0;
-        return has;
-}
-
 /* Tiles for s[k] and those behind it, beside `blocks` others. */
 static void shorts_try(const Short *const *s, int n, int k, int64_t blocks, const Tile90 **t, double *least,
                        const Tile90 **best)
@@ -129,8 +117,6 @@ static void shorts_try(const Short *const *s, int n, int k, int64_t blocks, cons
         for (int i = 0; i < N_TILES && k < n; i++) {
                 int64_t own = tiles90(&tiles[i], &s[k]->p);
                 t[k] = &tiles[i];
-                if (!s[k]->t && t[k]->threads > ACROSS_THREADS && has_across(s, n))
-                        continue;
                 if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) && blocks + own <= SMS)
                         shorts_try(s, n, k + 1, blocks + own, t, least, best);
         }
@@ -268,38 +254,11 @@ const char *maps90(Build *b, const Product90 *p)
         return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
 }
 
-static const char *kind_of(Emit *e, const Product90 *p)
-{
-        return arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb || p->slabs ? "true" : "false");
-}
-
-void short90(Build *b, const Product90 *p, const Tile90 *t, bool forced, const char *include, const char *task,
-             const char *more, const char *rest)
-{
-        Emit *e = b->e;
-        Short *s = arena_alloc(e->m->arena, sizeof *s);
-        const char *maps = maps90(b, p);
-        *s = (Short){ *p, forced ? t : NULL };
-        b->include = include;
-        b->brief = s;
-        b->on90 = short_on90(e->m->arena, t, s);
-        b->waits = true;
-        build_early(b, &p->a, &p->w);
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "%s<%s, \2%s\2, %s, \3%s>(%s, tile, smem, %s);", task, c_type(p->dt), t->name, kind_of(e, p), more, maps,
-                   rest);
-        text_add(&b->body, "#else\n");
-        build_line(b, "pdl_wait();");
-}
-
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
 {
         Emit *e = b->e;
-        if (!t->share) {
-                short90(b, p, t, forced, "matmul_short_sm90", "matmul_short", "", "tail");
-                return;
-        }
-        const char *maps = maps90(b, p), *kind = kind_of(e, p);
+        const char *maps = maps90(b, p);
+        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb || p->slabs ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, pairs = t->share == 1 && p->fixed && even;
         /* S128x128t becomes S128x128p */
         const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%.*s%s>, %s" : "<%s, %.*s%s, %s", c_type(p->dt),
@@ -312,6 +271,19 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                                 : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows), t->bm),
                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
+        if (!t->share) {
+                Short *s = arena_alloc(e->m->arena, sizeof *s);
+                *s = (Short){ *p, forced ? t : NULL };
+                b->include = "matmul_short_sm90";
+                b->brief = s;
+                b->on90 = short_on90(e->m->arena, t, s);
+                b->waits = true;
+                build_early(b, &p->a, &p->w);
+                build_line(b, "matmul_short<%s, \2%s\2, %s, \3>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
+                text_add(&b->body, "#else\n");
+                build_line(b, "pdl_wait();");
+                return;
+        }
         b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
         const char *waits = b->waits ? ", true" : "";
         if (t->parts > 1) {

@@ -1,10 +1,7 @@
 /* gen_norm_sm90.c: the norm of what a product's tail makes, in the product's launch on sm_90a (kernels/matmul_norm.cuh).
  *
  * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a launch in clusters, one for
- * the tiles of the same rows; the norm's kernel, where sm_90a has nothing left to do, a grid of none.
- *
- * Likewise the backward pass of an rmsnorm, in the launch of the short product that makes its output's gradient
- * (kernels/norm_back_short_sm90.cuh), without clusters: beside that stand weights' gradients, whose tiles make none. */
+ * the tiles of the same rows; the norm's kernel, where sm_90a has nothing left to do, a grid of none. */
 #include "codegen.h"
 #include <string.h>
 
@@ -14,20 +11,20 @@
  * 1024x128x512 in float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
 enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SHORT_PS = 1000000 };
 
-/* Input i of a norm of rows of N, or of its backward pass, lies as this product's tail stores it, as `of`. */
-static bool is_rows(Emit *e, const Group *norm, int i, const Group *product, int64_t N, Ref *of)
+/* A norm of rows of N whose input lies as this product's tail stores it, as `of`. */
+static bool norms_tail(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
 {
         Graph *g = e->g;
         const Node *n = NODE(g, norm->anchor);
         Access a;
         Dim ld;
-        if (norm->head[i].n_nodes)
+        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) || norm->head[0].n_nodes)
                 return false;
-        *of = value_base(g, n->in[i]);
-        if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[i], &a) || !access_rows(&a, &ld))
+        *of = value_base(g, n->in[0]);
+        if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) || !access_rows(&a, &ld))
                 return false;
-        return norm->head[i].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
-               dim_eq(type_elems(&NODE(g, n->in[i])->type), type_elems(&NODE(g, *of)->type));
+        return norm->head[0].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
+               dim_eq(type_elems(&n->type), type_elems(&NODE(g, *of)->type));
 }
 
 /* Every member of a tail has all of its columns, one by one. */
@@ -51,15 +48,13 @@ static bool hands_back(const Emit *e, const Group *product, Ref of)
         return found && is_plain(e->g, f) && (of == product->anchor || !e->stored[product->anchor]);
 }
 
-/* What the norm's group reads beside input i of the norm is there before the product runs. */
-static bool reads_early(const Emit *e, const Group *norm, int i, const Group *product)
+/* What the norm's tail reads beside the norm is there before the product runs. */
+static bool reads_early(const Emit *e, const Group *norm, const Group *product)
 {
         const Graph *g = e->g;
-        for (int k = 0; k < norm->n_nodes; k++) {
-                const Node *n = &g->node[norm->node[k]];
-                for (int j = 0; j < n->n_in; j++) {
-                        if (norm->node[k] == norm->anchor && j == i)
-                                continue;
+        for (int i = 0; i < norm->n_nodes; i++) {
+                const Node *n = &g->node[norm->node[i]];
+                for (int j = norm->node[i] == norm->anchor ? 1 : 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
                         bool early = !b || is_virtual(g, b) || op_info[g->node[b].op].cls == CLASS_LEAF ||
                                      g->node[b].group == norm->id;
@@ -74,40 +69,10 @@ static bool reads_early(const Emit *e, const Group *norm, int i, const Group *pr
 
 const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
 {
-        for (const Group *x = product + 1; x < e->groups + e->n_groups; x++) {
-                Op op = x->anchor ? NODE(e->g, x->anchor)->op : OP_NONE;
-                if ((op == OP_RMSNORM || op == OP_LAYERNORM) && is_rows(e, x, 0, product, N, of) && hands_back(e, product, *of) &&
-                    is_plain(e->g, &x->tail[0]) && reads_early(e, x, 0, product))
+        for (const Group *x = product + 1; x < e->groups + e->n_groups; x++)
+                if (norms_tail(e, x, product, N, of) && hands_back(e, product, *of) &&
+                    is_plain(e->g, &x->tail[0]) && reads_early(e, x, product))
                         return x;
-        }
-        return NULL;
-}
-
-/* Nothing but `reader` wants to know r. */
-static bool reads_alone(Emit *e, Ref reader, Ref r)
-{
-        Graph *g = e->g;
-        for (int i = 0; i < g->n_out; i++)
-                if (value_base(g, g->out[i].ref) == r)
-                        return false;
-        for (Ref x = 1; x < g->n_nodes; x++)
-                for (int j = 0; x != reader && j < NODE(g, x)->n_in; j++)
-                        if (NODE(g, x)->in[j] && value_base(g, NODE(g, x)->in[j]) == r && value_base(g, x) != r)
-                                return false;
-        return true;
-}
-
-const Group *back90_find(Emit *e, const Group *product, int64_t N)
-{
-        Ref of;
-        for (const Group *x = product + 1; x < e->groups + e->n_groups && N <= MOST_BACK * 128; x++) {
-                const Node *n = x->anchor ? NODE(e->g, x->anchor) : NULL;
-                if (!n || n->op != OP_RMSNORM_BACK || product->tail[0].n_nodes)
-                        continue;
-                if (is_rows(e, x, 1, product, N, &of) && of == product->anchor && reads_alone(e, x->anchor, of) &&
-                    x->tail[0].root && is_plain(e->g, &x->tail[0]) && reads_early(e, x, 1, product))
-                        return x;
-        }
         return NULL;
 }
 
@@ -167,36 +132,5 @@ bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 
         put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_short<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
                                             p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
         build_line(b, "pdl_wait();");
-        return true;
-}
-
-bool back90(Build *b, const Group *back, const Product90 *p, const Tile90 *t, bool forced)
-{
-        Emit *e = b->e;
-        Graph *g = e->g;
-        const Node *n = NODE(g, back->anchor);
-        int64_t across = (p->N + 63) / 64;
-        Functor dx = back->tail[0];
-        Access gain;
-        Mat x;
-        char eps[32];
-        if (back->head[0].n_nodes || value_base(g, n->in[0]) == value_base(g, n->in[1]) || !mat_of(e, b, n->in[0], 0, &x) ||
-            dt_size[p->dt] != 2 || x.dt != p->dt || x.align % 8 || p->N % 8 || !access_of(g, e->place, n->in[2], &gain) || gain.off % 2 ||
-            NODE(g, gain.base)->type.dt != p->dt)
-                return false;
-        dx.puts = true;
-        text_add(&b->decl, "#ifdef TGC_SM90A\n");
-        build_functor(b, &dx, "dx");
-        text_add(&b->decl, "#endif\n\n");
-        int work = norm_back_work(e, back), words = work_keep(e, DIM(across * across * p->M), 8, "norm_rows");
-        const char *gain_arg = arg_of(e, &b->args, gain.base, false),
-                   *words_arg = arg_work(e, &b->args, words, "unsigned long long", "words"),
-                   *dgain = arg_work(e, &b->args, work, "float", "dgain");
-        num_text(n->a.num.x, eps);
-        short90(b, p, t, forced, "norm_back_short_sm90", "norm_back_short", arena_fmt(e->tmp, ", %lld", (long long)p->N),
-                arena_fmt(e->tmp, "NormBack<%s>{ %s, %s, a.%s + %lld, %s, a.%s, a.%s }, \1_dx{ a }", c_type(p->dt), x.arg, x.ld,
-                          gain_arg, (long long)gain.off, arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps), words_arg,
-                          dgain));
-        e->back90[back->anchor] = work + 1;
         return true;
 }

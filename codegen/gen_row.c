@@ -149,15 +149,6 @@ static bool reads_ahead(Build *b, const Group *gr, int64_t groups, int maxv, Mat
                x->dt == g->dt;
 }
 
-/* On sm_90a a product that does the backward pass sums 16 rows at a time. */
-static int64_t parts_of_16(Emit *e, const Group *gr) { return (dim_most(e, gr->head[0].rows) + 15) / 16; }
-
-int norm_back_work(Emit *e, const Group *gr)
-{
-        int64_t parts90 = parts_of_16(e, gr);
-        return work_new(e, DIM((parts90 > NORM_BLOCKS ? parts90 : NORM_BLOCKS) * gr->head[0].n), 4);
-}
-
 static void norm_back(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -176,12 +167,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->tail[0], "tail").maxv, &mx, &mg);
         if (ahead && per > 1)                           /* all at once, and fewer sums for shared memory at the end */
                 blocks = SMS * (vectors > 3 ? 2 : 3);
-        int done = e->back90[gr->anchor];
-        int wg = done ? done - 1 : work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
-        if (done) {
-                b.on90 = (On90){ .threads = th, .grid = "0" };
-                text_add(&b.body, "#ifndef TGC_SM90A\n");
-        }
+        int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
         access_of(e->g, e->place, n->in[2], &gain);
         if (ahead) {
                 b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
@@ -202,7 +188,6 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                                "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
                            blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
                            layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
-                text_add(&b.body, done ? "#endif\n" : "");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else if (is_cuda(e)) {
                 b.threads = th;
@@ -222,16 +207,14 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_head_x head_x = { a };");
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
-                bool early = groups <= NORM_BLOCKS && !done;
-                if (early)
+                if (groups <= NORM_BLOCKS)
                         build_early(&b, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
                 build_line(
                         &b,
                         "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
-                        early ? ", true, \3" : groups <= NORM_BLOCKS ? ", true" : "", rows, blocks, eps, dg,
+                        groups <= NORM_BLOCKS ? ", true, \3" : "", rows, blocks, eps, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
-                text_add(&b.body, done ? "#endif\n" : "");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {
                 text_add(&b.decl,
@@ -254,7 +237,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         const char *parts =
                 is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
         if (gr->tail[1].root)
-                add_parts(e, gr, wg, parts, done ? parts_of_16(e, gr) : 0, &gr->tail[1], "norm_gain_grad");
+                add_parts(e, gr, wg, parts, 0, &gr->tail[1], "norm_gain_grad");
         if (layer && gr->tail[2].root)
                 add_parts(e, gr, wb, parts, 0, &gr->tail[2], "norm_bias_grad");
 }

@@ -461,7 +461,6 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         int n;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);
         e.done90 = arena_alloc(a, (size_t)g->n_nodes);
-        e.back90 = arena_alloc(a, (size_t)g->n_nodes * sizeof *e.back90);
         e.n_groups = group_list(g, a, &e.groups);
         find_stored(&e);
         for (int i = 0; i < e.n_groups; i++) {

@@ -172,20 +172,6 @@ for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "4 models/nai
         say $? "norms of products: $m" "$out/log"
 done
 
-# ---- ... and the backward pass of a norm whose output's gradient it alone makes ----
-
-for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "0 models/tinylm.lua -b 8 --block-size 192" \
-         "0 models/tinylm.lua -b 2 -D n_embd=512 -D n_head=8 --block-size 192 --dtype bf16" "0 models/gpt.lua -b 1 -D n_layer=1 -D n_embd=384 -D n_head=6 --dtype bf16"; do
-        # none: float32; four tiles to a row; layernorm
-        want=${m%% *} m=${m#* }
-        # shellcheck disable=SC2086
-        "$TGC" dump $m -D vocab=65 --program --mode train -q | awk -v want="$want" '
-                /^program/ { in_step = $2 == "step" }
-                /^run k[0-9]*_(rms|layer)norm_back / && in_step && / sm90 0 / { none++ }
-                END { print none + 0, "with nothing to do"; exit none != want }' > "$out/log"
-        say $? "rmsnorms of products, backward: $m" "$out/log"
-done
-
 # ---- on Hopper, attention's gradients compute scores once where heads fill the GPU and L2 holds those in work ----
 
 for m in "1 gpt.lua -b 32 --block-size 1024" "1 gpt.lua -b 11 --block-size 1000" "0 gpt.lua -b 8 --block-size 1024" \

@@ -337,17 +337,6 @@ TGC_DEV void add_relaxed(float4 *p, float x, float y, float z, float w)
 }
 TGC_DEV void store_release(unsigned *p, unsigned x) { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 TGC_DEV unsigned load_acquire(const unsigned *p) { return (unsigned)load_acquire((const int *)p); }
-TGC_DEV void store_relaxed(unsigned long long *p, unsigned long long x)
-{
-        emu::check_access("store_relaxed", p, sizeof *p);
-        __atomic_store_n(p, x, __ATOMIC_RELAXED);
-}
-TGC_DEV unsigned long long load_relaxed(const unsigned long long *p)
-{
-        emu::check_access("load_relaxed", p, sizeof *p);
-        emu::yield();
-        return __atomic_load_n(p, __ATOMIC_RELAXED);
-}
 
 /* ---- clusters, warps, registers ---------------------------------------------------------- */
 

@@ -193,19 +193,6 @@ TGC_DEV unsigned load_acquire(const unsigned *p)
         return v;
 }
 
-/* Eight bytes that come and go as one, and order nothing else: a value that is its own flag. */
-TGC_DEV void store_relaxed(unsigned long long *p, unsigned long long x)
-{
-        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(__cvta_generic_to_global(p)), "l"(x) : "memory");
-}
-
-TGC_DEV unsigned long long load_relaxed(const unsigned long long *p)
-{
-        unsigned long long x;
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(__cvta_generic_to_global(p)) : "memory");
-        return x;
-}
-
 /* ---- clusters, warps, registers ---------------------------------------- */
 
 TGC_DEV unsigned cluster_rank() { unsigned r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }

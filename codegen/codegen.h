@@ -307,7 +307,7 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 
 /* ---- gen_matmul_sm90.c: a product's branch for sm_90a ---- */
 
-struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps; double ta; };
+struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps, ps32; double ta; };
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
  * bytes that the tail moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
  * it is fixed; a has memory for all. */

@@ -16,15 +16,15 @@
 #include "codegen.h"
 #include <string.h>
 
-/* TRANSPOSE_*: of kernels/transpose.cuh.  TF32_SLOWER: times as long for one of K.
+/* TRANSPOSE_*: of kernels/transpose.cuh.
  * LEAST_US: shorter products have short tiles, if they fit, and may be joined with others (schedule.c); those of prompts,
  * whose rows a run counts, never are.  SHORT_M: fewer rows wait for weights. */
 enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65, TRANSPOSE_SIDE = 64,
-       TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4, TF32_SLOWER = 2 };
+       TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4 };
 
 static const Tile90 tiles[] = {
-#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
-        { #name, bm, bn, share, parts, threads, smem, ps, ta },
+#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
+        { #name, bm, bn, share, parts, threads, smem, ps, ps32, ta },
 #include "matmul_tiles_sm90.def"
 #undef TILE90
 };
@@ -54,7 +54,7 @@ static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
  * short and joint tiles are for 16 bits. */
 static bool tile_takes(const Tile90 *t, const Product90 *p)
 {
-        return p->dt != DT_F32 || (t->parts == 1 && (p->ta ? t->share == 2 && t->bm == 128 : t->share > 0));
+        return p->dt != DT_F32 || (t->ps32 && (!p->ta || (t->share == 2 && t->bm == 128)));
 }
 
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
@@ -69,8 +69,6 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double bytes = splits > 1 ? 4 : p->tail_bytes, tail = 1.4e-4 * t->bm * t->bn * bytes, each;
         bool reads = p->reads && splits == 1;
-        if (p->dt == DT_F32)
-                main *= TF32_SLOWER;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
         if (p->ta)
@@ -81,9 +79,21 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
                 each = (main + tail * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
         each = each > main ? each : main;
         double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * tail : 0);
-        if (turns(p))
-                us += 2 + (double)p->K * (double)p->N * 8 / 2.4e6;
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
+}
+
+/* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors' power is no limit there, and
+ * of a tail that reads most shows. */
+static double time32(const Tile90 *t, const Product90 *p, int splits)
+{
+        double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits), parts = (double)p->M * (double)p->N * 4 * splits;
+        double main = (double)p->K / splits * t->ps32 * 1e-6, bytes = splits > 1 ? 4 : p->tail_bytes;
+        double tail = 1.4e-4 * t->bm * t->bn * bytes, turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
+        bool reads = p->reads && splits == 1;
+        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * tail : (main + (reads ? 0.95 : 0.75) * tail) / 2;
+        each = each > main ? each : main;
+        double us = 3 + turn + most * each + (t->share == 1 ? 0.7 * tail : 0);
+        return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
 }
 
 /* The same of a joint tile, whose parts send all but their own columns. */
@@ -169,7 +179,7 @@ int tile90_list(const Product90 *p, bool cut, Candidate *out)
                 if (t->parts > 1 && joint_fits(t, p))
                         out[n++] = (Candidate){ t->name, NULL, t, 1, joint_time(t, p) };
                 for (int s = 1; t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K)); s++)
-                        out[n++] = (Candidate){ t->name, NULL, t, s, time90(t, p, s) };
+                        out[n++] = (Candidate){ t->name, NULL, t, s, p->dt == DT_F32 ? time32(t, p, s) : time90(t, p, s) };
         }
         return n;
 }
@@ -259,10 +269,12 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
         Emit *e = b->e;
         const char *maps = maps90(b, p);
         const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb || p->slabs ? "true" : "false");
-        bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, pairs = t->share == 1 && p->fixed && even;
+        bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->share == 2;
+        bool pairs = p->fixed && even && (t->share == 1 || (shared && p->dt == DT_F32));        /* 16-bit ones gain nothing */
         /* S128x128t becomes S128x128p */
-        const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%.*s%s>, %s" : "<%s, %.*s%s, %s", c_type(p->dt),
-                                    (int)strlen(t->name) - pairs, t->name, pairs ? "p" : "", kind);
+        const char *tile = arena_fmt(e->tmp, pairs && shared ? "Pairs<%.*s>" : pairs ? "%.*sp" : "%.*s",
+                                     (int)strlen(t->name) - (pairs && !shared), t->name);
+        const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%s>, %s" : "<%s, %s, %s", c_type(p->dt), tile, kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long across = (p->N + t->bn - 1) / t->bn * splits;
         b->include = "matmul_sm90";

@@ -41,7 +41,7 @@
  * In pairs (S...p) two blocks of a cluster take tiles one above the other, which multiply the same part of B: each
  * block loads every other box of it into both.  A stage is empty when the warps of both blocks are done with it.
  * Without that 128x128 tiles ask for more than the 48 bytes a clock that L2 gives a multiprocessor.  An even number of
- * rows of tiles, or the last ones multiply what nobody wants; the kernel has __cluster_dims__(2, 1, 1); first is
+ * rows of tiles (jointly: or the last ones multiply what nobody wants); the kernel has __cluster_dims__(2, 1, 1); first is
  * blockIdx.x and step gridDim.x, an even number.
  *
  * Jointly (S...pN) N pairs of blocks have a tile's K in parts, where tiles are too few for the multiprocessors.  Each
@@ -90,6 +90,13 @@ typedef STile<128, 192, 1, 5, 0, true> S128x192p;
 /* Jointly. */
 typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
 typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
+
+/* The same in pairs, where the two consumers share a tile. */
+template <class Tile>
+struct Pairs : Tile {
+        static constexpr bool PAIR = true;
+        static constexpr int WHOLE_M = 2 * Tile::BM;
+};
 
 /* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each other: its map is that of
  * (slabs * N, 32) float. */

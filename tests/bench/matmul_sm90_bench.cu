@@ -25,7 +25,7 @@
 #include "matmul_short_sm90.cuh"
 #include "transpose.cuh"
 
-#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ta) \
+#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
                       && name::PARTS == parts && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/matmul_tiles_sm90.def"
@@ -601,6 +601,9 @@ static const Test tests[] = {
         WORDS(SUMMED, 1000, 1032, 524, 3) WORDS(SUMMED_SPLIT, 304, 264, 1000, 5)
         TEST(float, S128x128p, 0, 1, WIDE_ADDED, 1000, 1032, 524, 4) TEST(float, S128x192p, 0, 1, WIDE_ADDED, 768, 1536, 512, 4)
         TEST(float, S128x128p2, 0, 1, WIDE_ADDED, 511, 2056, 524, 0)
+        TEST(float, Pairs<S128x256>, 0, 1, WIDE_ADDED, 511, 2056, 524, 4) TEST(float, Pairs<S256x128>, 0, 0, PERSISTENT, 1000, 1032, 524, 4)
+        TEST(float, Pairs<S128x192>, 1, 0, SUMMED, 1000, 1032, 524, 4) TEST(float, Pairs<S128x128>, 1, 0, WIDE_ADDED, 504, 264, 999, 0)
+        TEST(float, Pairs<S128x256>, 1, 0, SUMMED_SPLIT, 240, 264, 1000, 5)
 };
 enum { N_TESTS = sizeof tests / sizeof *tests };
 
@@ -728,22 +731,17 @@ static const Way ways_prompt[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0
         WAY(S128x128p2, 0, 1, ADDED, 132) WAY(S128x128p4, 0, 1, ADDED, 132) };
 enum { N_PROMPT = sizeof ways_prompt / sizeof *ways_prompt };
 
-/* Words. */
-#define WAYS_01(MODE) \
-        WAY_OF(float, S128x256, 0, 1, MODE, 0) WAY_OF(float, S128x192, 0, 1, MODE, 0) WAY_OF(float, S256x128, 0, 1, MODE, 0) \
-        WAY_OF(float, S128x128, 0, 1, MODE, 0) WAY_OF(float, S128x128t, 0, 1, MODE, 0) WAY_OF(float, S128x192t, 0, 1, MODE, 0) \
-        WAY_OF(float, S128x128p, 0, 1, MODE, 0) WAY_OF(float, S128x192p, 0, 1, MODE, 0)
-#define WAYS_11(MODE, n) \
-        WAY_OF(float, S128x256, 1, 1, MODE, n) WAY_OF(float, S128x192, 1, 1, MODE, n) WAY_OF(float, S256x128, 1, 1, MODE, n) \
-        WAY_OF(float, S128x128, 1, 1, MODE, n)
-#define WAYS_10(MODE, n) \
-        WAY_OF(float, S128x256, 1, 0, MODE, n) WAY_OF(float, S128x192, 1, 0, MODE, n) \
-        WAY_OF(float, S128x128, 1, 0, MODE, n)
-static const Way words_01[] = { WAYS_01(PERSISTENT) WAYS_01(WIDE_ADDED) };
-static const Way words_00[] = { WAY_OF(float, S128x256, 0, 0, PERSISTENT, 0) WAY_OF(float, S128x192, 0, 0, PERSISTENT, 0)
-        WAY_OF(float, S128x192p, 0, 0, PERSISTENT, 0) WAY_OF(float, S128x128p, 0, 0, PERSISTENT, 0) };
-static const Way words_10[] = { WAYS_10(PERSISTENT, 0) WAYS_10(SPLIT, 3) WAYS_10(SPLIT, 7)
-        WAY_OF(float, S128x256, 1, 0, SUMMED_SPLIT, 7) };
+/* Words, as programs have them: in pairs. */
+#define WORDS_WAYS(TA, TB, MODE, n) \
+        WAY_OF(float, Pairs<S128x256>, TA, TB, MODE, n) WAY_OF(float, Pairs<S128x192>, TA, TB, MODE, n) \
+        WAY_OF(float, Pairs<S128x128>, TA, TB, MODE, n)
+#define WORDS_WAYS_0(TB, MODE) \
+        WORDS_WAYS(0, TB, MODE, 0) WAY_OF(float, Pairs<S256x128>, 0, TB, MODE, 0) \
+        WAY_OF(float, S128x128p, 0, TB, MODE, 0) WAY_OF(float, S128x192p, 0, TB, MODE, 0)
+static const Way words_01[] = { WORDS_WAYS_0(1, PERSISTENT) WORDS_WAYS_0(1, WIDE_ADDED) };
+static const Way words_00[] = { WORDS_WAYS_0(0, PERSISTENT) };
+static const Way words_10[] = { WORDS_WAYS(1, 0, PERSISTENT, 0) WORDS_WAYS(1, 0, SPLIT, 3) WORDS_WAYS(1, 0, SPLIT, 7)
+        WAY_OF(float, Pairs<S128x256>, 1, 0, SUMMED_SPLIT, 7) };
 static const struct { const Way *way; int n; } ways_words[2][2] = {
         { { words_00, sizeof words_00 / sizeof *words_00 }, { words_01, sizeof words_01 / sizeof *words_01 } },
         { { words_10, sizeof words_10 / sizeof *words_10 }, { 0, 0 } },

@@ -304,6 +304,22 @@ TGC_DEV void att_merge_warps(const char *smem, int r, int d, float (&o)[2], floa
         }
 }
 
+/* Whether this block is the last of n to come here, which then sees what the others wrote before.  *count: 0 before and after;
+ * last: in shared memory. */
+TGC_DEV bool att_is_last(int *count, int n, int *last)
+{
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+                *last = atomicAdd(count, 1) == n - 1;
+                if (*last)
+                        *count = 0;
+                __threadfence();
+        }
+        __syncthreads();
+        return *last;
+}
+
 template <class E, class Att, class Tile, class Tail>
 TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
                                    int tile, char *smem, Tail tail)
@@ -341,17 +357,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 }
         }
         if (SPLITS > 1 && parts > 1) {
-                int *last = (int *)smem;
-                __threadfence();
-                __syncthreads();
-                if (threadIdx.x == 0) {
-                        *last = atomicAdd(done + tile / SPLITS, 1) == parts - 1;
-                        if (*last)
-                                done[tile / SPLITS] = 0;
-                        __threadfence();
-                }
-                __syncthreads();
-                if (*last)
+                if (att_is_last(done + tile / SPLITS, parts, (int *)smem))
                         for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
                                 att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP
                                                                   + r % GROUP, tail);

@@ -102,17 +102,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
         }
         if (SPLITS > CLUSTER && parts > CLUSTER) {
                 const int clusters = (parts + CLUSTER - 1) / CLUSTER;
-                int *last = (int *)smem;
-                __threadfence();
-                __syncthreads();
-                if (threadIdx.x == 0) {
-                        *last = atomicAdd(done + tile / SPLITS, 1) == clusters - 1;
-                        if (*last)
-                                done[tile / SPLITS] = 0;
-                        __threadfence();
-                }
-                __syncthreads();
-                if (*last)
+                if (att_is_last(done + tile / SPLITS, clusters, (int *)smem))
                         for (int r = r0 + warp; r < r0 + n_rows; r += Sh::WARPS)
                                 att_combine<Att, SPLITS>(work, clusters, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
                                                          tail);

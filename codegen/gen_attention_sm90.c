@@ -162,8 +162,10 @@ bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const
         b->include = "attention_decode_sm90";
         b->on90 = (On90){ .threads = b->threads, .smem = smem, .cluster = cluster, .grid = grid };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "attention_decode_cluster<%s, \1_att, AttDecode<%d, %d, %d>, %d>(in, %s, %s, B, T, rt, tile, smem, tail);",
-                   c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt), rows, splits, b->threads, cluster, parts, done);
+        const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
+                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows, splits, b->threads, cluster);
+        build_line(b, "static_assert(attention_decode_cluster_smem%s() == %d, \"as gen_attention_sm90.c counts it\");", shape, smem);
+        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, tail);", shape, parts, done);
         text_add(&b->body, "#else\n");
         return true;
 }

@@ -42,9 +42,10 @@ void short_losses(Loss *l)
         build_early(&b, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
         b.flops = 4.0 * (double)l->rc * (double)l->V * (double)l->C;
         b.bytes = ((double)l->rc * (double)(2 * l->C + l->ld) + (double)l->V * (double)l->C) * dt_size[l->dt];
+        const char *shape = arena_fmt(e->tmp, "CeShort<%s, %lld, %lld>", c_type(l->dt), (long long)l->V, (long long)l->C);
+        build_line(&b, "static_assert(%s::SMEM == %d, \"as gen_loss_short.c counts it\");", shape, b.smem);
         build_line(&b, "\1_dloss dloss = { a };");
-        build_line(&b, "ce_short_task<CeShort<%s, %lld, %lld>, \3>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);",
-                   c_type(l->dt), (long long)l->V, (long long)l->C, x.arg, x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d,
-                   loss, dx, (long long)tiles);
+        build_line(&b, "ce_short_task<%s, \3>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);", shape, x.arg,
+                   x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx, (long long)tiles);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
 }

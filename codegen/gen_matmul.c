@@ -265,11 +265,14 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                            w.ld, eps, finish);
                 build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
         } else if (tb) {
-                int rows = M > 1 ? 4 : 2,
-                    split = 1; /* about 16 warps a multiprocessor, as long as a lane has 4 of K */
-                while (N / rows * split < 16 * SMS && split < 4 && K / (split * 2) >= 128)
+                /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has four loads of each row */
+                int rows = M > 1 ? 4 : 2, split = 1, loads = 4 * 32 * align / dt_size[w.dt];
+                while (N / rows * split < 16 * SMS && split < 4 &&
+                       K / (split * 2) >= (N / rows * split < 8 * SMS ? 128 : loads))
                         split *= 2;
                 MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
+                int64_t blocks = (N + s.cols - 1) / s.cols;
+                b->min_blocks = M == 1 && blocks > 2 * SMS && blocks <= 3 * SMS ? 3 : 1;        /* all at once */
                 b->smem = s.smem;
                 build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M, (long long)N, (long long)K,
                            rows, split, rest);

@@ -99,9 +99,10 @@ typedef struct Work { Dim elems; int size; const char *keep; } Work;
  * alone: columns lo to hi; hi 0: any of it. */
 typedef struct Use { bool written; int64_t lo, hi; } Use;
 
-/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (EARLY_A, EARLY_B); or, rest,
- * everything but the first (true or false). */
-typedef struct Early { Slot slot[2]; bool rest; } Early;
+/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (EARLY_A, EARLY_B); or
+ * everything but the first (true or false); or both, by which is known what else to load: the piece waits by itself then. */
+typedef enum EarlyKind { EARLY_EACH, EARLY_REST, EARLY_BOTH } EarlyKind;
+typedef struct Early { Slot slot[2]; EarlyKind kind; } Early;
 
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
@@ -137,6 +138,7 @@ typedef struct Launch {
         int         n_pieces;
         bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
         bool        early;              /* on sm_90a it starts before the launch before has ended */
+        bool        calls_late;         /* calls_next, but not before it has waited itself */
         int         spread;             /* its shared memory there, where on90 says nothing; 0: as everywhere */
 } Launch;
 
@@ -243,8 +245,8 @@ typedef struct Build {
 Build build_start(Emit *e, const Group *gr, const char *include, const char *title);
 void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
-/* At \3 in the body stands what may be loaded early: of a and b, or (b NULL) whether all but a may. */
-void  build_early(Build *b, const Slot *a, const Slot *other);
+/* At \3 in the body, if it has that, stands what may be loaded early. */
+void  build_early(Build *b, EarlyKind kind, const Slot *first, const Slot *second);    /* EARLY_REST: the second is NULL */
 void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
 void  build_end(Build *b, const char *grid);    /* adds the launch */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */

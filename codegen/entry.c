@@ -151,6 +151,8 @@ static void put_includes(const Emit *e, const Launch *l, Text *t)
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
         const Launch *next = launch_next(e, l);
+        if (l->calls_late)
+                text_add(t, "#define TGC_NEXT_EARLY 1\n");
         if (is_early(e) && !calls_next(e) && next && next->early)
                 text_add(t, "#ifdef TGC_SM90A\n#define TGC_NEXT_EARLY 1\n#endif\n");
         if (weights && weights_stay(e))
@@ -202,9 +204,9 @@ static void put_args(const Launch *l, int i, Text *t)
         text_add(t, " }");
 }
 
-static void put_waits(const Emit *e, bool waits, Text *t)
+static void put_waits(const Emit *e, const Launch *l, bool waits, Text *t)
 {
-        if (calls_next(e))
+        if (calls_next(e) && !l->calls_late)
                 text_add(t, "        pdl_launch();\n");
         if (is_early(e) && !waits)
                 text_add(t, "        pdl_wait();\n");
@@ -221,7 +223,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
                 if (p->smem)
                         text_add(t, "        TGC_SMEM(smem);\n");
-                put_waits(e, p->waits, t);
+                put_waits(e, l, p->waits, t);
         } else {
                 text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
                          !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
@@ -303,7 +305,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         text_add(t, "        const int block = (int)blockIdx.x;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, one_waits(l), t);
+        put_waits(e, l, one_waits(l), t);
         put_sizes(e, t);
         if (l->on90.threads)
                 put_firsts(l, t);
@@ -328,7 +330,7 @@ static void entry_in_turn(const Emit *e, const Launch *l, const Kernel *k, Text 
         text_add(t, "        const int tile = 0;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, l->piece[0]->waits, t);
+        put_waits(e, l, l->piece[0]->waits, t);
         put_sizes(e, t);
         for (int i = 0; i < l->n_pieces; i++) {
                 const Piece *p = l->piece[i];

@@ -270,7 +270,7 @@ static void grads_whole(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
         const Grads90Row *t = grads_row(e, n);
-        build_early(b, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
+        build_early(b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
         b->include = "attention_whole_sm90";
         b->waits = true;
         b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1, false };

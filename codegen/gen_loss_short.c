@@ -39,7 +39,7 @@ void short_losses(Loss *l)
         b.smem = (int)smem_of(l->V, l->C, dt_size[l->dt]);
         b.waits = true;
         b.us = 5;
-        build_early(&b, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
+        build_early(&b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
         b.flops = 4.0 * (double)l->rc * (double)l->V * (double)l->C;
         b.bytes = ((double)l->rc * (double)(2 * l->C + l->ld) + (double)l->V * (double)l->C) * dt_size[l->dt];
         const char *shape = arena_fmt(e->tmp, "CeShort<%s, %lld, %lld>", c_type(l->dt), (long long)l->V, (long long)l->C);

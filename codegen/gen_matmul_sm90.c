@@ -290,7 +290,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                 b->brief = s;
                 b->on90 = short_on90(e->m->arena, t, s);
                 b->waits = true;
-                build_early(b, &p->a, &p->w);
+                build_early(b, EARLY_EACH, &p->a, &p->w);
                 build_line(b, "matmul_short<%s, \2%s\2, %s, \3>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
                 text_add(&b->body, "#else\n");
                 build_line(b, "pdl_wait();");

@@ -128,7 +128,7 @@ bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 
         b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         b->waits = true;
-        build_early(b, &p->a, &p->w);
+        build_early(b, EARLY_EACH, &p->a, &p->w);
         put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_short<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
                                             p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
         build_line(b, "pdl_wait();");

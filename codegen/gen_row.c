@@ -208,7 +208,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_head_dy head_dy = { a };");
                 build_line(&b, "\1_tail tail = { a };");
                 if (groups <= NORM_BLOCKS)
-                        build_early(&b, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
+                        build_early(&b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
                 build_line(
                         &b,
                         "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",

@@ -266,10 +266,10 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         build_line(b, "        %s", call);
 }
 
-void build_early(Build *b, const Slot *a, const Slot *other)
+void build_early(Build *b, EarlyKind kind, const Slot *first, const Slot *second)
 {
         Early *x = arena_alloc(b->e->m->arena, sizeof *x);
-        *x = (Early){ { *a, other ? *other : *a }, !other };
+        *x = (Early){ { *first, second ? *second : *first }, kind };
         b->early = x;
 }
 

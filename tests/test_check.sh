@@ -207,6 +207,26 @@ for m in "2 models/tinylm.lua -D n_layer=1" "0 models/gpt.lua"; do      # at lea
         say $? "weights that stay in L2: $m" "$out/log"
 done
 
+# ---- of one token, who is asked to announces the next launch only when it has waited itself ----
+
+"$TGC" dump models/moe.lua --cuda --dtype bf16 --mode infer -D n_layer=1 -D n_embd=768 -D n_ff=3072 -D head_dim=96 -D n_head=8 -D n_kv_head=8 -q | awk '
+        /^\/\/@ unit/ { late_before = late; late = waits = calls = 0 }
+        /^#define TGC_NEXT_EARLY 1/ { late = 1 }
+        /^ *pdl_launch\(\);/ { both += late }
+        /^ *pdl_wait\(\);/ { waits = 1 }
+        /^ *expert_rows_task<.*a.gates/ { n++; bad += waits || !late_before }
+        END { print n + 0, "kernels that know their experts early,", bad + 0, "too early or late,", both + 0, "that announce twice"
+              exit !n || bad || both }' > "$out/log"
+say $? "experts' weights come early" "$out/log"
+
+"$TGC" dump models/llama.lua --cuda --dtype bf16 --mode infer -D n_layer=2 -q | awk '
+        /^\/\/@ unit/ { bound = 0 }
+        /__launch_bounds__\(256, 3\)/ { bound = 1 }
+        /^ *matvec_task<bf16, 1, 3072, / { n++; bad += !bound }
+        /^ *matvec_task<bf16, 1, 16384, / { n++; bad += bound }
+        END { print n + 0, "kernels,", bad + 0, "with other bounds"; exit n < 3 || bad }' > "$out/log"
+say $? "blocks that are there at once: models/llama.lua" "$out/log"
+
 # ---- NVRTC ----
 
 nvrtc() {       # nvrtc MODEL ARCH OPTIONS...

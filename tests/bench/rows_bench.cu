@@ -1,5 +1,7 @@
 /* rows_bench.cu: time and check maps, norms, softmax, sums of columns and routing, at the sizes
- * of GPT-2, Llama and mixture models (rows_bench.h).
+ * of GPT-2, Llama and mixture models (rows_bench.h).  Maps and norms are timed as a step has them, launches in a graph with
+ * arrays that L2 has forgotten (time_queued_ms), a backward norm with the launch that adds up its gains' (and biases')
+ * partial gradients; the others one launch at a time.
  *
  *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/kernels -Iruntime tests/bench/rows_bench.cu -o rows_bench
  *      rows_bench [part of a name] */
@@ -60,33 +62,73 @@ struct Swiglu {
         }
 };
 
+struct SwigluGrad {
+        static constexpr int MAXV = 8, MINV = 1;
+        const bf16 *dy, *g, *u;
+        bf16 *dg, *du;
+        int ld;
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                float w[V], d[V];
+                long long at = (long long)row * ld + col;
+                load<V>(v, g + at);
+                load<V>(w, u + at);
+                load<V>(d, dy + at);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        const float s = 1.f / (1.f + __expf(-v[j]));
+                        w[j] *= d[j] * s * (1.f + v[j] * (1.f - s));
+                        v[j] *= d[j] * s;
+                }
+                store<V>(dg + at, w);
+                store<V>(du + at, v);
+        }
+};
+
 /* ---- map --------------------------------------------------------------------- */
 
-template <int N>
+template <int N, class Body>
 struct MapRun {
         int rows;
-        Swiglu body;
+        Body body;
         __device__ void operator()(int tile, char *) const { map_task<256, N>(rows, tile, body); }
 };
 
 template <int N>
 static void bench_map(int rows)
 {
-        char name[64];
+        char name[64], name_grad[64];
         snprintf(name, sizeof name, "map silu(g)*u bf16 %dx%d", rows, N);
-        if (!wanted(name))
+        snprintf(name_grad, sizeof name_grad, "map silu(g)*u gradients bf16 %dx%d", rows, N);
+        if (!wanted(name) && !wanted(name_grad))
                 return;
-        Dev<bf16> g((size_t)rows * N), u(g.n), y(g.n);
+        const size_t n = (size_t)rows * N;
+        const int sets = sets_of(6. * n), tiles = ceil_div((long long)n, 256 * MAP_PER_THREAD);
+        Dev<bf16> g(sets * n), u(g.n), y(g.n), dg(g.n), du(g.n);
         fill(g, 1, 2.f);
         fill(u, 2);
-        double error = 0, ms = time_ms([&] {
-                launch<256>(MapRun<N>{rows, {g.p, u.p, y.p, N}},
-                            ceil_div((long long)rows * N, 256 * MAP_PER_THREAD), 0);
+        double error = 0, ms = time_queued_ms(sets, [&](int k) {
+                launch<256>(MapRun<N, Swiglu>{rows, {g.p + k * n, u.p + k * n, y.p + k * n, N}}, tiles, 0);
         });
-        auto hg = g.get(g.n - N, N), hu = u.get(g.n - N, N), hy = y.get(g.n - N, N);
+        auto hg = g.get(n - N, N), hu = u.get(n - N, N), hy = y.get(n - N, N);
         for (int c = 0; c < N; c++)
                 error = worse(error, host(hy[c]), host(hg[c]) / (1 + exp(-host(hg[c]))) * host(hu[c]));
-        report(name, ms, 6. * g.n, error);
+        report(name, ms, 6. * n, error);
+
+        fill(y, 3);
+        ms = time_queued_ms(sets, [&](int k) {
+                launch<256>(MapRun<N, SwigluGrad>{rows, {y.p + k * n, g.p + k * n, u.p + k * n, dg.p + k * n, du.p + k * n, N}},
+                            tiles, 0);
+        });
+        hy = y.get(n - N, N);
+        auto hdg = dg.get(n - N, N), hdu = du.get(n - N, N);
+        error = 0;
+        for (int c = 0; c < N; c++) {
+                const double x = host(hg[c]), t = 1 / (1 + exp(-x));
+                error = worse(error, host(hdg[c]), host(hy[c]) * host(hu[c]) * t * (1 + x * (1 - t)));
+                error = worse(error, host(hdu[c]), host(hy[c]) * x * t);
+        }
+        report(name_grad, ms, 10. * n, error);
 }
 
 /* ---- norms --------------------------------------------------------------------- */
@@ -115,18 +157,6 @@ struct NormGradRun {
         }
 };
 
-template <int KIND, int N, int THREADS, int ACC>
-struct NormBackRun {
-        int rows, tiles;
-        const bf16 *x, *g, *gain;
-        Out<bf16> out;
-        float *dgain, *dbias;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, N, g, N, gain, out, dgain, dbias);
-        }
-};
-
 template <int N>
 struct ReduceRun {
         int n;
@@ -138,6 +168,55 @@ struct ReduceRun {
         }
 };
 
+/* Two side by side, as programs have them. */
+template <int N>
+struct ReduceRuns {
+        ReduceRun<N> run[2];
+        __device__ void operator()(int tile, char *smem) const
+        {
+                constexpr int TILES = (N + 31) / 32;
+                run[tile / TILES](tile % TILES, smem);
+        }
+};
+
+/* A backward norm's tail: the gradient that went around the block is added. */
+template <bool ADDS>
+struct OutAdded {
+        static constexpr int MAXV = 8, MINV = 1, READS = ADDS, ROW_READS = ADDS;
+        bf16 *p;
+        const bf16 *other;
+        int ld;
+        template <int V> struct In { Raw<V, bf16> other; };
+        template <int V> __device__ void get_rows(int row, int col, In<V> &in) const
+        {
+                if (ADDS)
+                        in.other.get(other + (long long)row * ld + col);
+        }
+        template <int V> __device__ void get_cols(int, In<V> &) const {}
+        template <int V> __device__ void operator()(int row, int col, float (&v)[V], const In<V> &in) const
+        {
+                float w[V] = {};
+                if (ADDS)
+                        in.other.template floats<0, 1>(w);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] += w[j];
+                store<V>(p + (long long)row * ld + col, v);
+        }
+};
+
+template <int KIND, int N, int THREADS, int ACC, bool ADDS>
+struct NormBackRun {
+        int rows, tiles;
+        const bf16 *x, *g, *gain;
+        OutAdded<ADDS> out;
+        float *dgain, *dbias;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, N, g, N, gain, out, dgain, dbias);
+        }
+};
+
 template <int KIND, int N, int THREADS>
 static void bench_norm(int rows)
 {
@@ -145,14 +224,16 @@ static void bench_norm(int rows)
         snprintf(name, sizeof name, "%s bf16 %dx%d", KIND == NORM_RMS ? "rmsnorm" : "layernorm", rows, N);
         if (!wanted(name))
                 return;
-        Dev<bf16> x((size_t)rows * N), y(x.n), gain(N);
+        const size_t n = (size_t)rows * N;
+        const int sets = sets_of(4. * n);
+        Dev<bf16> x(sets * n), y(x.n), gain(N);
         fill(x, 1, 3.f);
         fill(gain, 2);
-        double error = 0, ms = time_ms([&] {
-                launch<THREADS>(NormRun<KIND, N, THREADS>{rows, {x.p, N}, {y.p, gain.p, N}},
+        double error = 0, ms = time_queued_ms(sets, [&](int k) {
+                launch<THREADS>(NormRun<KIND, N, THREADS>{rows, {x.p + k * n, N}, {y.p + k * n, gain.p, N}},
                                 ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
         });
-        auto hg = gain.get(0, N), hx = x.get(x.n - N, N), hy = y.get(x.n - N, N);
+        auto hg = gain.get(0, N), hx = x.get(n - N, N), hy = y.get(n - N, N);
         double mean = 0, var = 0;
         for (int c = 0; c < N && KIND == NORM_LAYER; c++)
                 mean += host(hx[c]) / N;
@@ -160,38 +241,46 @@ static void bench_norm(int rows)
                 var += (host(hx[c]) - mean) * (host(hx[c]) - mean) / N;
         for (int c = 0; c < N; c++)
                 error = worse(error, host(hy[c]), (host(hx[c]) - mean) / sqrt(var + 1e-5) * host(hg[c]));
-        report(name, ms, 4. * x.n, error);
+        report(name, ms, 4. * n, error);
 }
 
-/* AHEAD: norm_back_task. */
-template <int KIND, int N, int THREADS, bool AHEAD = false>
-static void bench_norm_grad(int rows, int tiles)
+/* WHAT: norm_grad_task, norm_back_task, or that with a gradient to be added. */
+enum { GRAD, BACK, BACK_ADDS };
+template <int WHAT, int KIND, int N>
+static void bench_norm_grad(int rows)
 {
         constexpr int ACC = KIND == NORM_RMS ? ACC_GAIN : ACC_GAIN | ACC_BIAS;
+        constexpr int THREADS = N <= 1024 ? 128 : N <= 4096 ? 256 : 512, MOST = !WHAT ? 1 : N <= 1024 ? 3 : 512 / THREADS;
+        const int tiles = WHAT && N <= 1024 ? 396 : 528;        /* as gen_row.c has them */
         char name[64];
-        snprintf(name, sizeof name, "%s_%s bf16 %dx%d grid %d", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
-                 AHEAD ? "back" : "grad", rows, N, tiles);
+        snprintf(name, sizeof name, "%s_%s bf16 %dx%d%s", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
+                 WHAT ? "back" : "grad", rows, N, WHAT == BACK_ADDS ? " and add" : "");
         if (!wanted(name))
                 return;
-        Dev<bf16> x((size_t)rows * N), g(x.n), dx(x.n), gain(N);
+        const size_t n = (size_t)rows * N;
+        const int sets = sets_of(6. * n);
+        Dev<bf16> x(sets * n), g(x.n), dx(x.n), other(x.n), gain(N);
         Dev<float> pg((size_t)tiles * N), pb(pg.n), dgain(N), dbias(N);
         fill(x, 1, 3.f);
         fill(g, 2);
         fill(gain, 3);
-        double error = 0, ms = time_ms([&] {
-                if (AHEAD)
-                        launch<THREADS>(NormBackRun<KIND, N, THREADS, ACC>{rows, tiles, x.p, g.p, gain.p, {dx.p, N}, pg.p,
-                                                                           pb.p}, tiles, NORM_BACK_SMEM(N, THREADS));
+        fill(other, 4);
+        double error = 0, ms = time_queued_ms(sets, [&](int k) {
+                if constexpr (WHAT != GRAD)
+                        launch<THREADS, MOST>(NormBackRun<KIND, N, THREADS, ACC, WHAT == BACK_ADDS>{
+                                rows, tiles, x.p + k * n, g.p + k * n, gain.p, {dx.p + k * n, other.p + k * n, N}, pg.p, pb.p},
+                                tiles, NORM_BACK_SMEM(N, THREADS));
                 else
-                        launch<THREADS>(NormGradRun<KIND, N, THREADS, ACC>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dx.p, N},
-                                                                   pg.p, pb.p}, tiles, NORM_GRAD_SMEM(N));
-                launch<256>(ReduceRun<N>{tiles, pg.p, {dgain.p, N}}, ceil_div(N, 32), COLUMNS_SMEM(256));
-                if (ACC & ACC_BIAS)
-                        launch<256>(ReduceRun<N>{tiles, pb.p, {dbias.p, N}}, ceil_div(N, 32), COLUMNS_SMEM(256));
+                        launch<THREADS>(NormGradRun<KIND, N, THREADS, ACC>{rows, tiles, {x.p + k * n, N}, {g.p + k * n, gain.p, N},
+                                                                   {dx.p + k * n, N}, pg.p, pb.p}, tiles, NORM_GRAD_SMEM(N));
+                launch<256>(ReduceRuns<N>{{{tiles, pg.p, {dgain.p, N}}, {tiles, pb.p, {dbias.p, N}}}},
+                            ceil_div(N, 32) * (ACC & ACC_BIAS ? 2 : 1), COLUMNS_SMEM(256));
         });
-        auto hw = gain.get(0, N), hx = x.get(0, x.n), hg = g.get(0, x.n), hdx = dx.get(x.n - N, N);
-        auto hgain = dgain.get(0, N);
-        std::vector<double> want(N);
+        /* the last call in the graph had this set */
+        const size_t at = (QUEUED - 1) % sets * n;
+        auto hw = gain.get(0, N), hx = x.get(at, n), hg = g.get(at, n), hdx = dx.get(at + n - N, N), ho = other.get(at + n - N, N);
+        auto hgain = dgain.get(0, N), hbias = dbias.get(0, N);
+        std::vector<double> want(N), want_bias(N), dx_row(N);
         for (int r = 0; r < rows; r++) {
                 const bf16 *px = hx.data() + (size_t)r * N, *pd = hg.data() + (size_t)r * N;
                 double mean = 0, var = 0, s1 = 0, s2 = 0;
@@ -200,8 +289,10 @@ static void bench_norm_grad(int rows, int tiles)
                 for (int c = 0; c < N; c++)
                         var += (host(px[c]) - mean) * (host(px[c]) - mean) / N;
                 double rstd = 1 / sqrt(var + 1e-5);
-                for (int c = 0; c < N; c++)
+                for (int c = 0; c < N; c++) {
                         want[c] += host(pd[c]) * (host(px[c]) - mean) * rstd;
+                        want_bias[c] += host(pd[c]);
+                }
                 if (r < rows - 1)
                         continue;
                 for (int c = 0; c < N; c++) {
@@ -210,11 +301,15 @@ static void bench_norm_grad(int rows, int tiles)
                 }
                 for (int c = 0; c < N; c++)
                         error = worse(error, host(hdx[c]), rstd * (host(pd[c]) * host(hw[c]) - s1
-                                                                   - (host(px[c]) - mean) * rstd * s2));
+                                                                   - (host(px[c]) - mean) * rstd * s2)
+                                                           + (WHAT == BACK_ADDS ? host(ho[c]) : 0));
         }
-        for (int c = 0; c < N; c++)
+        for (int c = 0; c < N; c++) {
                 error = worse(error, hgain[c], want[c]);
-        report(name, ms, 6. * x.n, error);
+                if (ACC & ACC_BIAS)
+                        error = worse(error, hbias[c], want_bias[c]);
+        }
+        report(name, ms, (WHAT == BACK_ADDS ? 8. : 6.) * n, error);
 }
 
 /* ---- softmax -------------------------------------------------------------------- */
@@ -410,25 +505,27 @@ int main(int argc, char **argv)
         only = argc > 1 ? argv[1] : "";
         setvbuf(stdout, 0, _IOLBF, 0);
         bench_map<3072>(32768);
+        bench_map<8192>(16384);
         bench_map<11008>(8192);
         bench_norm<NORM_RMS, 128, 128>(262144);
         bench_norm<NORM_LAYER, 768, 128>(32768);
+        bench_norm<NORM_RMS, 2048, 256>(8192);
         bench_norm<NORM_RMS, 2048, 256>(16384);
+        bench_norm<NORM_LAYER, 2048, 256>(16384);
         bench_norm<NORM_RMS, 4096, 256>(8192);
         bench_norm<NORM_RMS, 8192, 512>(4096);
         bench_norm<NORM_RMS, 4096, 256>(1);
-        bench_norm_grad<NORM_LAYER, 768, 128>(32768, 264);
-        bench_norm_grad<NORM_LAYER, 768, 128>(32768, 528);
-        bench_norm_grad<NORM_LAYER, 768, 128>(32768, 1056);
-        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 396);
-        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 528);
-        bench_norm_grad<NORM_LAYER, 768, 128, true>(32768, 1056);
-        bench_norm_grad<NORM_RMS, 2048, 256>(8192, 528);
-        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 264);
-        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 528);
-        bench_norm_grad<NORM_RMS, 2048, 256, true>(8192, 1056);
-        bench_norm_grad<NORM_RMS, 4096, 256>(8192, 264);
-        bench_norm_grad<NORM_RMS, 4096, 256>(8192, 528);
+        bench_norm_grad<GRAD, NORM_LAYER, 768>(32768);
+        bench_norm_grad<GRAD, NORM_RMS, 2048>(8192);
+        bench_norm_grad<BACK, NORM_RMS, 128>(262144);
+        bench_norm_grad<BACK, NORM_LAYER, 768>(32768);
+        bench_norm_grad<BACK_ADDS, NORM_LAYER, 768>(32768);
+        bench_norm_grad<BACK, NORM_RMS, 2048>(8192);
+        bench_norm_grad<BACK_ADDS, NORM_RMS, 2048>(8192);
+        bench_norm_grad<BACK, NORM_RMS, 2048>(16384);
+        bench_norm_grad<BACK, NORM_LAYER, 2048>(16384);
+        bench_norm_grad<BACK_ADDS, NORM_RMS, 4096>(8192);
+        bench_norm_grad<BACK_ADDS, NORM_RMS, 8192>(4096);
         bench_softmax<1024, 128>(65536, 1024);
         bench_softmax<0, 512>(65536, 1024);
         bench_columns<768>(32768);

@@ -1,10 +1,13 @@
 /* rows_bench.h: what the benches of families that are bound by memory share: arrays on the GPU, launches, times.
  *
+ * time_ms: one call between two events, so with some microseconds of its start and end.  time_queued_ms: a call of QUEUED
+ * in a graph, as a step has them, each with arrays that L2 has forgotten.
  * GB/s counts each operand once, as if caches were perfect.  `error` is the worst
  * |got - want| / (1 + |want|) against loops in double over a few rows. */
 #ifndef TGC_ROWS_BENCH_H
 #define TGC_ROWS_BENCH_H
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -58,18 +61,27 @@ static void fill(Dev<T> &d, unsigned seed, float scale = 1.f)
         fill_kernel<<<1024, 256>>>(d.p, d.n, seed, scale);
 }
 
-template <int THREADS, class F>
-__global__ void __launch_bounds__(THREADS, 1) shell(F f)
+template <int THREADS, int MOST, class F>
+__global__ void __launch_bounds__(THREADS, MOST) shell(F f)
 {
         TGC_SMEM(smem);
         f((int)blockIdx.x, smem);
 }
 
-template <int THREADS, class F>
+static cudaStream_t stream()
+{
+        static cudaStream_t s;
+        if (!s)
+                ok(cudaStreamCreate(&s));
+        return s;
+}
+
+/* MOST: blocks that a multiprocessor shall have room for. */
+template <int THREADS, int MOST = 1, class F>
 static void launch(const F &f, int tiles, int smem)
 {
-        ok(cudaFuncSetAttribute(shell<THREADS, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
-        shell<THREADS, F><<<tiles, THREADS, smem>>>(f);
+        ok(cudaFuncSetAttribute(shell<THREADS, MOST, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+        shell<THREADS, MOST, F><<<tiles, THREADS, smem, stream()>>>(f);
 }
 
 /* Milliseconds of one call, the median of 15 after 3. */
@@ -82,22 +94,42 @@ static double time_ms(const Call &call)
         cudaEventCreate(&b);
         for (int i = 0; i < 18; i++) {
                 float t;
-                cudaEventRecord(a);
+                cudaEventRecord(a, stream());
                 call();
-                cudaEventRecord(b);
+                cudaEventRecord(b, stream());
                 ok(cudaEventSynchronize(b));
                 ok(cudaGetLastError());
                 cudaEventElapsedTime(&t, a, b);
                 if (i >= 3)
                         ms.push_back(t);
         }
-        for (size_t i = 0; i < ms.size(); i++)
-                for (size_t j = i + 1; j < ms.size(); j++)
-                        if (ms[j] < ms[i])
-                                std::swap(ms[i], ms[j]);
         cudaEventDestroy(a);
         cudaEventDestroy(b);
+        std::sort(ms.begin(), ms.end());
         return ms[ms.size() / 2];
+}
+
+enum { QUEUED = 20 };
+
+/* How many sets of arrays of so many bytes time_queued_ms goes round in: 200 MB in all, but 16 at most. */
+static int sets_of(double bytes) { return bytes > 13e6 ? 1 + (int)(200e6 / bytes) : 16; }
+
+/* Milliseconds of a call among QUEUED, call(set), that a graph has one after another. */
+template <class Call>
+static double time_queued_ms(int sets, const Call &call)
+{
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        call(0);                                /* what a launch sets is set outside of the graph */
+        ok(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < QUEUED; i++)
+                call(i % sets);
+        ok(cudaStreamEndCapture(stream(), &graph));
+        ok(cudaGraphInstantiate(&exec, graph, 0));
+        const double ms = time_ms([&] { ok(cudaGraphLaunch(exec, stream())); });
+        ok(cudaGraphExecDestroy(exec));
+        ok(cudaGraphDestroy(graph));
+        return ms / QUEUED;
 }
 
 static void report(const char *name, double ms, double bytes, double error)

@@ -25,7 +25,7 @@
 #ifndef TGC_ATTENTION_GRAD_ONCE_SM90_CUH
 #define TGC_ATTENTION_GRAD_ONCE_SM90_CUH
 
-#include "attention_grad_sm90.cuh"
+#include "attention_grad_kv_sm90.cuh"
 #ifdef TGC_SM90A
 
 /* PARTS: of dS on their way.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME: registers of a thread that
@@ -186,11 +186,7 @@ struct AttOnce90 {
                 for (int i = 0, o = 0; get(i, j); i++) {
                         if (j.lo >= j.hi)
                                 continue;
-                        Mbar *own = Tile::full(smem, o);
-                        ring_wait(Tile::empty(smem, o), Tile::round(o) ^ 1);
-                        mbarrier_expect_tx(own, Tile::OWN);
-                        Tile::Own::load(Tile::own(smem, o), in.k, j.h, j.b * T + j.row, own);
-                        Tile::Own::load(Tile::own(smem, o) + Tile::Own::BYTES, in.v, j.h, j.b * T + j.row, own);
+                        att_load_own90<Tile>(smem, o, in.k, in.v, j, T);
                         o++;
                         for (int m = j.lo; m < j.hi; m++) {
                                 Mbar *landed = Tile::landed(smem, ring.stage);

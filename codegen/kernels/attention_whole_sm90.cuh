@@ -25,7 +25,7 @@
 #ifndef TGC_ATTENTION_WHOLE_SM90_CUH
 #define TGC_ATTENTION_WHOLE_SM90_CUH
 
-#include "attention_grad_sm90.cuh"
+#include "attention_grad_kv_sm90.cuh"
 #ifdef TGC_SM90A
 
 template <class E, class Att>

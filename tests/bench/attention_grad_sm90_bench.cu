@@ -19,6 +19,7 @@
 #include <vector>
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
+#include "attention_grad_sm90.cuh"
 #include "attention_grad_once_sm90.cuh"
 #include "attention_whole_sm90.cuh"
 #include "tail.cuh"

@@ -21,7 +21,8 @@
 
 #include "attention.cuh"
 #ifdef TGC_SM90A
-#include "matmul_sm90.cuh"
+#include "matmul.cuh"
+#include "ring_sm90.cuh"
 
 /* An operand: head h's columns begin at col + h*head. */
 struct AttMap {

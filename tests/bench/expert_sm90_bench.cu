@@ -4,7 +4,7 @@
  *           -o expert_sm90_bench tests/bench/expert_sm90_bench.cu -ldl
  *      ./expert_sm90_bench [test | speed] [part of a name]
  *
- * As matmul_sm90_bench.cu: tests are processes of their own, and every element is compared with a float64 sum, relative
+ * As matmul_sm90_test.cu: tests are processes of their own, and every element is compared with a float64 sum, relative
  * to the root of the sum of squares of the products.  Speed: a time is the median of five runs of ten launches, 512
  * places are checked; `portable` is expert.cuh's kernel with the tile that training had.  Exit status 1 when something
  * is wrong, 4 without a GPU that fits. */
@@ -153,7 +153,7 @@ static void portable(const Args &g, int)
 
 /* ---- a problem on the device ---------------------------------------------------- */
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares), as in matmul_sm90_bench.cu. */
+/* A warp per place of C: |c - sum| / sqrt(sum of squares), as in matmul_sm90.h. */
 template <class T>
 __global__ void check_places(Args g, bool adds, long places, unsigned seed, float *err)
 {

@@ -88,24 +88,28 @@ static double time_ms(const Launch &launch)
         return t[RUNS / 2] / LAUNCHES;
 }
 
-/* main of a bench; part: only what has it in its name, or NULL.  Both give how much was wrong. */
+/* What a bench does for `speed`, and its main.  part: only what has it in its name, or NULL.  Both functions give how much was
+ * wrong. */
+static int speed_main(const char *part, int (*speed_all)(const char *part, unsigned seed))
+{
+        const unsigned seed = (unsigned)time(0);
+        printf("%s, ", find_gpu().name);
+        printf("%d multiprocessors, seed %u\n", sms, seed);
+        return speed_all(part, seed) != 0;
+}
+
 static int bench_main(int argc, char **argv, const char *name, int (*test_all)(const char *part),
                       int (*speed_all)(const char *part, unsigned seed))
 {
         const bool test = argc < 2 || !strcmp(argv[1], "test"), speed = argc < 2 || !strcmp(argv[1], "speed");
         const char *part = argc > 2 ? argv[2] : 0;
-        const unsigned seed = (unsigned)time(0);
         if (!test && !speed) {
                 fprintf(stderr, "usage: %s [test | speed [part of a name]]\n", name);
                 return 2;
         }
         if (test && test_all(part))             /* before this process has a context: children cannot share it */
                 return 1;
-        if (!speed)
-                return 0;
-        printf("%s, ", find_gpu().name);
-        printf("%d multiprocessors, seed %u\n", sms, seed);
-        return speed_all(part, seed) != 0;
+        return speed ? speed_main(part, speed_all) : 0;
 }
 
 #endif

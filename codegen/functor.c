@@ -50,8 +50,6 @@ static bool written(F *f, Ref r)
         return op == OP_ACCUM || op == OP_APPEND || f->e->stored[r];
 }
 
-static void emit_loop(F *f, int loop, int depth);
-
 /* Names and loads in the order of use, so that text is stable. */
 static void collect(F *f, int loop)
 {
@@ -187,15 +185,9 @@ static void emit_early_load(F *f, int depth, const Load *l, const char *at)
         LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
 }
 
-static void emit_loop(F *f, int loop, int depth)
+/* What the loop reads, before it. */
+static void emit_loads(F *f, int loop, int depth)
 {
-        const Functor *fn = f->f;
-        bool any = false, slices = false;
-        bool root_here = fn->root && !fn->head && loop == 0;
-        for (int i = 0; i < fn->n_nodes; i++)
-                any |= f->dom[f->dom_of[fn->node[i]] - 1].loop == loop;
-        for (int d = 0; d < f->n_dom; d++)
-                slices |= f->dom[d].kind == DOM_SLICE && f->dom[f->dom[d].parent].loop == loop && d != loop;
         int first_load = f->n_load;
         collect(f, loop);
         for (int i = first_load; i < f->n_load; i++) {
@@ -229,6 +221,22 @@ static void emit_loop(F *f, int loop, int depth)
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
                 }
         }
+}
+
+/* C: where the row of a stored value lies. */
+static void emit_row(F *f, int depth, Ref r)
+{
+        Index ix;
+        const char *ptr;
+        DType dt;
+        f_store_index(f, r, &ptr, &ix, &dt);
+        LINE(depth, "%s *%s_w = %s%s;", c_type(dt), f_name_of(f, r), ptr, ix.row);
+}
+
+/* Arrays of what the loop makes for others, and dropout's numbers. */
+static void emit_results(F *f, int loop, int depth)
+{
+        const Functor *fn = f->f;
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];
                 f->mixed |= wants_many(NODE(f->g, r)->op);
@@ -236,7 +244,6 @@ static void emit_loop(F *f, int loop, int depth)
                         LINE(depth, "const unsigned %s_id = (unsigned)*%s;", f_name_of(f, r),
                              f_member(f, arg_int(f->e, f->a, (int)NODE(f->g, r)->a.drop.id, "drop_id")));
         }
-        /* result arrays */
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];
                 int d = f->dom_of[r] - 1;
@@ -247,99 +254,111 @@ static void emit_loop(F *f, int loop, int depth)
                              f->cuda                         ? f_width(f, d)
                              : f->dom[d].num > f->dom[d].den ? "2 * TGC_SEG"
                                                              : "TGC_SEG");
-                if (!f->cuda && written(f, r)) {
-                        Index ix;
-                        const char *ptr;
-                        DType dt;
-                        f_store_index(f, r, &ptr, &ix, &dt);
-                        LINE(depth, "%s *%s_w = %s%s;", c_type(dt), f_name_of(f, r), ptr, ix.row);
-                }
+                if (!f->cuda && written(f, r))
+                        emit_row(f, depth, r);
         }
-        if (root_here && written(f, fn->root) && !f->cuda) {
-                Index ix;
-                const char *ptr;
-                DType dt;
-                f_store_index(f, fn->root, &ptr, &ix, &dt);
-                LINE(depth, "%s *%s_w = %s%s;", c_type(dt), f_name_of(f, fn->root), ptr, ix.row);
-        }
-        if (any || (root_here && written(f, fn->root) && !f->cuda)) {
-                int step = f->dom[loop].lanes;
-                const char *inc = step == 1 ? "j++" : f_fmt(f, "j += %d", step);
-                if (f->cuda) {
-                        LINE(depth, "#pragma unroll");
-                        LINE(depth, "for (int j = 0; j < V; %s) {", inc);
-                } else {
-                        LINE(depth, "TGC_IVDEP");
-                        LINE(depth, "for (int j = 0; j < %s; %s) {", loop ? f_fmt(f, "n%d", loop) : "n", inc);
-                }
-                if (root_here && written(f, fn->root) && !f->cuda)
-                        for (int k = 0; k < f->dom[0].lanes; k++)
-                                store_lane(f, depth + 1, fn->root, k, f_var(f, fn->root, k));
-                for (int i = 0; i < fn->n_nodes; i++) {
-                        Ref r = fn->node[i];
-                        int d = f->dom_of[r] - 1, lanes = f->dom[d].lanes;
-                        if (f->dom[d].loop != loop)
-                                continue;
-                        for (int k = 0; k < lanes; k++) {
-                                if (NODE(f->g, r)->op == OP_ROPE) {
-                                        if (k % 2 == 0)
-                                                f_rope_lines(f, depth + 1, r, k);
-                                } else {
-                                        LINE(depth + 1, "float %s = %s;%s", f_var(f, r, k), f_expr(f, r, k),
-                                             k ? "" : f_fmt(f, "   // %s", note(f, r)));
-                                }
-                        }
-                        for (int k = 0; k < lanes; k++) {
-                                if (f->cuda ? written(f, r) || f->exported[r] : f->exported[r])
-                                        LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k), f_var(f, r, k));
-                                if (!f->cuda && written(f, r))
-                                        store_lane(f, depth + 1, r, k, f_var(f, r, k));
-                                if (fn->head && r == fn->root)
-                                        LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, r, k));
-                        }
-                        f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;
-                }
-                for (int i = 0; i < fn->n_nodes && fn->result; i++) {   /* once nothing reads v any more */
-                        int d = f->dom_of[fn->node[i]] - 1;
-                        for (int k = 0; fn->node[i] == fn->result && f->dom[d].loop == loop && k < f->dom[d].lanes; k++)
-                                LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, fn->result, k));
-                }
-                LINE(depth, "}");
-        }
+}
+
+/* The loop itself.  root: C, the functor's root is stored here. */
+static void emit_values(F *f, int loop, int depth, bool root)
+{
+        const Functor *fn = f->f;
+        int step = f->dom[loop].lanes;
+        const char *inc = step == 1 ? "j++" : f_fmt(f, "j += %d", step);
         if (f->cuda) {
-                if (root_here && written(f, fn->root))
+                LINE(depth, "#pragma unroll");
+                LINE(depth, "for (int j = 0; j < V; %s) {", inc);
+        } else {
+                LINE(depth, "TGC_IVDEP");
+                LINE(depth, "for (int j = 0; j < %s; %s) {", loop ? f_fmt(f, "n%d", loop) : "n", inc);
+        }
+        if (root)
+                for (int k = 0; k < f->dom[0].lanes; k++)
+                        store_lane(f, depth + 1, fn->root, k, f_var(f, fn->root, k));
+        for (int i = 0; i < fn->n_nodes; i++) {
+                Ref r = fn->node[i];
+                int d = f->dom_of[r] - 1, lanes = f->dom[d].lanes;
+                if (f->dom[d].loop != loop)
+                        continue;
+                for (int k = 0; k < lanes; k++) {
+                        if (NODE(f->g, r)->op == OP_ROPE) {
+                                if (k % 2 == 0)
+                                        f_rope_lines(f, depth + 1, r, k);
+                        } else {
+                                LINE(depth + 1, "float %s = %s;%s", f_var(f, r, k), f_expr(f, r, k),
+                                     k ? "" : f_fmt(f, "   // %s", note(f, r)));
+                        }
+                }
+                for (int k = 0; k < lanes; k++) {
+                        if (f->cuda ? written(f, r) || f->exported[r] : f->exported[r])
+                                LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k), f_var(f, r, k));
+                        if (!f->cuda && written(f, r))
+                                store_lane(f, depth + 1, r, k, f_var(f, r, k));
+                        if (fn->head && r == fn->root)
+                                LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, r, k));
+                }
+                f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;
+        }
+        for (int i = 0; i < fn->n_nodes && fn->result; i++) {   /* once nothing reads v any more */
+                int d = f->dom_of[fn->node[i]] - 1;
+                for (int k = 0; fn->node[i] == fn->result && f->dom[d].loop == loop && k < f->dom[d].lanes; k++)
+                        LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, fn->result, k));
+        }
+        LINE(depth, "}");
+}
+
+/* Opens a block for the columns that a slice takes. */
+static void open_slice(F *f, int d, int loop, int depth)
+{
+        const Dom *x = &f->dom[d];
+        const char *c = x->parent == loop || f->dom[x->parent].num == f->dom[x->parent].den
+                                ? (loop ? f_fmt(f, "c%d", loop) : "col")
+                                : "col";
+        int64_t end = x->start + x->n, m = x->start | x->n | 8;
+        m &= -m;
+        f->align = m < f->align ? m : f->align;
+        if (f->cuda) {
+                if (x->start == 0)
+                        LINE(depth, "if (%s < %lld) {", c, (long long)end);
+                else if (end == f->dom[x->parent].n)
+                        LINE(depth, "if (%s >= %lld) {", c, (long long)x->start);
+                else
+                        LINE(depth, "if (%s >= %lld && %s < %lld) {", c, (long long)x->start, c,
+                             (long long)end);
+                LINE(depth + 1, "const int c%d = %s - %lld;", d, c, (long long)x->start);
+        } else {
+                const char *n = loop ? f_fmt(f, "n%d", loop) : "n";
+                LINE(depth, "if (%s < %lld && %s + %s > %lld) {", c, (long long)end, c, n, (long long)x->start);
+                LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;", d, c,
+                     (long long)x->start, (long long)x->start, c, d, c, d, (long long)x->start);
+                LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d, c, n,
+                     (long long)end, (long long)end, c, d, n, d);
+        }
+}
+
+static void emit_loop(F *f, int loop, int depth)
+{
+        const Functor *fn = f->f;
+        bool any = false, root_here = fn->root && !fn->head && loop == 0 && written(f, fn->root);
+        for (int i = 0; i < fn->n_nodes; i++)
+                any |= f->dom[f->dom_of[fn->node[i]] - 1].loop == loop;
+        emit_loads(f, loop, depth);
+        emit_results(f, loop, depth);
+        if (root_here && !f->cuda)
+                emit_row(f, depth, fn->root);
+        if (any || (root_here && !f->cuda))
+                emit_values(f, loop, depth, root_here && !f->cuda);
+        if (f->cuda) {
+                if (root_here)
                         emit_stores(f, depth, fn->root);
                 for (int i = 0; i < fn->n_nodes; i++)
                         if (f->dom[f->dom_of[fn->node[i]] - 1].loop == loop && written(f, fn->node[i]))
                                 emit_stores(f, depth, fn->node[i]);
         }
-        for (int d = 0; slices && d < f->n_dom; d++) {
-                const Dom *x = &f->dom[d];
-                if (x->kind != DOM_SLICE || d == loop || f->dom[x->parent].loop != loop)
+        for (int d = 0; d < f->n_dom; d++) {
+                if (f->dom[d].kind != DOM_SLICE || d == loop || f->dom[f->dom[d].parent].loop != loop)
                         continue;
-                const char *c = x->parent == loop || f->dom[x->parent].num == f->dom[x->parent].den
-                                        ? (loop ? f_fmt(f, "c%d", loop) : "col")
-                                        : "col";
-                int64_t end = x->start + x->n, m = x->start | x->n | 8;
-                m &= -m;
-                f->align = m < f->align ? m : f->align;
-                if (f->cuda) {
-                        if (x->start == 0)
-                                LINE(depth, "if (%s < %lld) {", c, (long long)end);
-                        else if (end == f->dom[x->parent].n)
-                                LINE(depth, "if (%s >= %lld) {", c, (long long)x->start);
-                        else
-                                LINE(depth, "if (%s >= %lld && %s < %lld) {", c, (long long)x->start, c,
-                                     (long long)end);
-                        LINE(depth + 1, "const int c%d = %s - %lld;", d, c, (long long)x->start);
-                } else {
-                        const char *n = loop ? f_fmt(f, "n%d", loop) : "n";
-                        LINE(depth, "if (%s < %lld && %s + %s > %lld) {", c, (long long)end, c, n, (long long)x->start);
-                        LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;", d, c,
-                             (long long)x->start, (long long)x->start, c, d, c, d, (long long)x->start);
-                        LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d, c, n,
-                             (long long)end, (long long)end, c, d, n, d);
-                }
+                open_slice(f, d, loop, depth);
                 emit_loop(f, d, depth + 1);
                 LINE(depth, "}");
         }

@@ -25,23 +25,29 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
         return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
 
-/* A tail: pre_cuda or pre_c, then `what`; dt, CUDA: of what that puts. */
-static void tail_text(Build *b, bool cuda, DType dt, const char *what, const char *pre_cuda, const char *pre_c)
+static void tail_c(Build *b, const char *pre, const char *what)
 {
-        if (cuda)
+        text_add(&b->decl,
+                 "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        "
+                 "const \1_args *a = args;\n%s"
+                 "        %s\n}\n\n",
+                 pre, what);
+}
+
+/* A tail that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours at a time at most. */
+static void store_tail(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld, const char *pre)
+{
+        if (is_cuda(l->e))
                 text_add(&b->decl,
-                         "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args "
+                         "struct \1_tail {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
                          "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
                          "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
                          "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
-                         "                %s\n        }\n};\n\n",
-                         dt_size[dt] == 2, pre_cuda, what);
+                         "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
+                         maxv, dt_size[dt] == 2, pre, to, (long long)ld);
         else
-                text_add(&b->decl,
-                         "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        "
-                         "const \1_args *a = args;\n%s"
-                         "        %s\n}\n\n",
-                         pre_c, what);
+                tail_c(b, pre, arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(dt), to,
+                                         (long long)ld));
 }
 
 int column_v(int64_t n, int most)
@@ -50,13 +56,6 @@ int column_v(int64_t n, int most)
         while (v > most || n % v)
                 v /= 2;
         return v;
-}
-
-static void fix_maxv(Build *b, int v)
-{
-        char *p = strstr(b->decl.s, "MAXV = 8");
-        if (p)
-                p[7] = (char)('0' + v);
 }
 
 /* Products that may have a short tile are no wider or no higher, as of a small vocabulary: schedule.c may change that tile,
@@ -143,48 +142,34 @@ Slot chunk_of(Loss *l, Ref r)
 static void logits(Loss *l)
 {
         Emit *e = l->e;
-        bool cuda = is_cuda(e);
         Mat x, w;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_logits");
         mat_of(e, &b, l->x, 0, &x);
         mat_of(e, &b, l->w, 0, &w);
-        const char *s = scratch_arg(l, &b, true);
-        if (l->bias) {
+        const char *s = scratch_arg(l, &b, true), *pre = "";
+        int maxv = 8;           /* whatever V is: a row has room for its padding, which stays zero */
+        if (l->bias && is_cuda(e)) {
+                maxv = column_v(l->V, 8);
+                pre = arena_fmt(e->tmp,
+                                "                float bias[V];\n                load<V>(bias, %s + col);\n      "
+                                "          for (int j = 0; j < V; j++)\n"
+                                "                        v[j] += bias[j];\n",
+                                plain_arg(e, &b, l->bias));
+        } else if (l->bias) {
                 Access ba;
                 access_of(e->g, e->place, l->bias, &ba);
-                const char *bias = plain_arg(e, &b, l->bias),
-                           *in = cuda ? bias
-                                      : arena_fmt(e->tmp, "(a->%s + %lld)", arg_of(e, &b.args, ba.base, false),
-                                                  (long long)ba.off);
-                tail_text(&b, cuda, l->dt,
-                          cuda ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", s,
-                                           (long long)l->ld)
-                               : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
-                                           (long long)l->ld),
-                          arena_fmt(e->tmp,
-                                    "                float bias[V];\n                load<V>(bias, %s + col);\n      "
-                                    "          for (int j = 0; j < V; j++)\n"
-                                    "                        v[j] += bias[j];\n",
-                                    in),
-                          arena_fmt(e->tmp,
-                                    "        float bias[TGC_SEG];\n        load_%s(bias, %s + col, n);\n        for "
-                                    "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
-                                    c_type(NODE(e->g, ba.base)->type.dt), in));
-        } else {
-                /* eight at a time whatever V is: a row has room for its padding, which stays zero */
-                tail_text(&b, cuda, l->dt,
-                          cuda ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", s,
-                                           (long long)l->ld)
-                               : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
-                                           (long long)l->ld),
-                          l->ld == l->V ? ""
-                                        : arena_fmt(e->tmp,
-                                                    "#pragma unroll\n                for (int j = 0; j < V; j++)\n"
-                                                    "                        v[j] = col + j < %lld ? v[j] : 0.f;\n",
-                                                    (long long)l->V),
-                          "");
+                pre = arena_fmt(e->tmp,
+                                "        float bias[TGC_SEG];\n        load_%s(bias, (a->%s + %lld) + col, n);\n        for "
+                                "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
+                                c_type(NODE(e->g, ba.base)->type.dt), arg_of(e, &b.args, ba.base, false),
+                                (long long)ba.off);
+        } else if (is_cuda(e) && l->ld != l->V) {
+                pre = arena_fmt(e->tmp,
+                                "#pragma unroll\n                for (int j = 0; j < V; j++)\n"
+                                "                        v[j] = col + j < %lld ? v[j] : 0.f;\n",
+                                (long long)l->V);
         }
-        fix_maxv(&b, l->bias ? column_v(l->V, 8) : 8);
+        store_tail(l, &b, l->dt, maxv, s, l->ld, pre);
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
@@ -248,10 +233,7 @@ static void losses(Loss *l, bool grad)
                  "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
                  c_type(l->dt), s, (long long)l->ld);
         if (grad)
-                tail_text(&b, false, l->dt,
-                          arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(l->dt), s,
-                                    (long long)l->ld),
-                          "", "");
+                store_tail(l, &b, l->dt, 0, s, l->ld, "");
         build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
                        grad ? arena_fmt(e->tmp,
                                         "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head, \1_dloss, \1_tail);",
@@ -273,13 +255,7 @@ static void grad_x(Loss *l)
         if (l->exps)
                 exp_dx_tail(l, &b, out, dx);
         else
-                tail_text(&b, is_cuda(e), out,
-                          is_cuda(e) ? arena_fmt(e->tmp, "out.template put<0>(a.%s + (long)row * %lld + col, v);", dx,
-                                                 (long long)l->C)
-                                     : arena_fmt(e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(out), dx,
-                                                 (long long)l->C),
-                          "", "");
-        fix_maxv(&b, column_v(l->C, 8));
+                store_tail(l, &b, out, column_v(l->C, 8), dx, l->C, "");
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
@@ -311,9 +287,8 @@ static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_
 {
         if (!is_cuda(l->e)) {
                 const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-                tail_text(b, false, DT_F32,
-                          arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
-                                    (long long)cols, flag), "", "");
+                tail_c(b, "", arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
+                                        (long long)cols, flag));
                 return;
         }
         const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),

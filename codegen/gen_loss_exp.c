@@ -66,11 +66,12 @@ void exp_start(Loss *l, int64_t chunk)
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)((l->rows + SHIFT_ROWS - 1) / SHIFT_ROWS)));
 }
 
-/* A tail that asks for a number of its row, and may want sums (TailSums); dt: of what it stores. */
-static void row_tail(Build *b, DType dt, const char *of_row, const char *put_sum, const char *what)
+/* A tail that asks for a number of its row, and may want sums (TailSums); dt: of what it stores, maxv neighbours at
+ * a time at most. */
+static void row_tail(Build *b, DType dt, int maxv, const char *of_row, const char *put_sum, const char *what)
 {
         text_add(&b->decl,
-                 "struct \1_tail {\n        static constexpr int MAXV = 8, MINV = 1;\n        const \1_args &a;\n"
+                 "struct \1_tail {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args &a;\n"
                  "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0, SUMS = %d;\n"
                  "        __device__ __forceinline__ float get_row(int row) const { return a.%s[row]; }\n"
                  "        __device__ __forceinline__ void put_sum(int row, int at, float sum) const { %s }\n"
@@ -78,7 +79,7 @@ static void row_tail(Build *b, DType dt, const char *of_row, const char *put_sum
                  "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n"
                  "                const float own = out.of_row(*this, row);\n#pragma unroll\n"
                  "                for (int j = 0; j < V; j++)\n%s        }\n};\n\n",
-                 dt_size[dt] == 2, put_sum[0] != 0, of_row, put_sum, what);
+                 maxv, dt_size[dt] == 2, put_sum[0] != 0, of_row, put_sum, what);
 }
 
 void exp_logits(Loss *l)
@@ -92,7 +93,7 @@ void exp_logits(Loss *l)
                    *sums = arg_work(e, &b.args, l->exps->sums, "float", "sums");
         const char *to_exp = l->ld == l->V ? "ce_exp(v[j], own)"        /* a row's padding stays zero */
                            : arena_fmt(e->tmp, "col + j < %lld ? ce_exp(v[j], own) : 0.f", (long long)l->V);
-        row_tail(&b, l->dt, own, arena_fmt(e->tmp, "a.%s[(long)at * %lld + row] = sum;", sums, (long long)l->rc),
+        row_tail(&b, l->dt, 8, own, arena_fmt(e->tmp, "a.%s[(long)at * %lld + row] = sum;", sums, (long long)l->rc),
                  arena_fmt(e->tmp, "                        v[j] = %s;\n                out.sum(v);\n"
                            "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                            to_exp, s, (long long)l->ld));
@@ -141,7 +142,7 @@ void exp_finish(Loss *l, bool grad)
 
 void exp_dx_tail(Loss *l, Build *b, DType out, const char *dx)
 {
-        row_tail(b, out, of_rows(l, b, l->exps->factor, "factor", false), "",
+        row_tail(b, out, column_v(l->C, 8), of_rows(l, b, l->exps->factor, "factor", false), "",
                  arena_fmt(l->e->tmp, "                        v[j] *= own;\n"
                            "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                            dx, (long long)l->C));

@@ -289,178 +289,210 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         }
 }
 
+/* Sizes of a product: the program's, the most they may be, their text. */
+typedef struct Shape {
+        int lead;                               /* dimensions of the batch */
+        bool ta, tb;
+        Dim batch, M, N, K;
+        int64_t b_most, m_most, n_most, k_most;
+        const char *Bc, *Mc, *Nc, *Kc;
+} Shape;
+
+static Shape shape_of(Emit *e, const Node *n)
+{
+        const Type *at = &NODE(e->g, n->in[0])->type, *bt = &NODE(e->g, n->in[1])->type;
+        Shape s = { .lead = bt->rank - 2, .ta = n->a.mm.ta, .tb = n->a.mm.tb, .batch = DIM(1),
+                    .N = n->type.dim[n->type.rank - 1] };
+        for (int i = 0; i < s.lead; i++)
+                s.batch = dim_mul(s.batch, bt->dim[i]);
+        s.M = s.lead ? n->type.dim[n->type.rank - 2] : s.ta ? at->dim[at->rank - 1] : type_rows(at);
+        s.K = s.lead ? bt->dim[s.tb ? s.lead + 1 : s.lead] : s.ta ? type_rows(at) : at->dim[at->rank - 1];
+        s.b_most = dim_most(e, s.batch), s.m_most = dim_most(e, s.M), s.n_most = dim_most(e, s.N);
+        s.k_most = dim_most(e, s.K);
+        s.Bc = dim_c(e, s.batch), s.Mc = dim_c(e, s.M), s.Nc = dim_c(e, s.N), s.Kc = dim_c(e, s.K);
+        return s;
+}
+
+static const char *tiles_of(Emit *e, const Shape *s, const Tile *t)
+{
+        return arena_fmt(e->tmp, "ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, s->M), t->bm, dim_grid(e, s->N), t->bn);
+}
+
+/* Sums of columns beside a product (column_beside), of Hopper's form: n of them in `work`; 0: none. */
+typedef struct Sums {
+        const Group *columns;
+        int work;
+        int64_t n;
+} Sums;
+
+static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
+{
+        return sums->n ? arg_work(e, &b->args, sums->work, "float", "sums") : NULL;
+}
+
+/* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form has K whole one does
+ * it all.  b: the product begun, whose tail is thrown away. */
+static void split_matmul(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s, Product90 *p,
+                         const Pick *pick, const Sums *sums)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Tile *t = pick->t;
+        const Tile90 *t90 = pick->t90;
+        int splits = pick->splits, splits90 = pick->splits90;
+        int64_t N = s->n_most;
+        int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+        int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), s->M), 4);
+        Build part = build_start(e, gr, "matmul", "matmul_split");
+        Mat a, w;
+        mat_of(e, &part, n->in[0], 0, &a);
+        mat_of(e, &part, n->in[1], 0, &w);
+        part.threads = b->threads, part.smem = b->smem, part.min_blocks = b->min_blocks;
+        part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
+        part.bytes = b->bytes;
+        const char *ws = arg_work(e, &part.args, work, "float", "parts");
+        if (t90 && splits90 == 1) {
+                build_functor(&part, puts, "tail");
+                build_line(&part, "\1_tail tail = { a };");
+        }
+        if (t90) {
+                turn90(&part, p);
+                product90(&part, p, t90, splits90, false, ws, sums_arg(e, &part, sums));
+        }
+        build_line(&part,
+                   "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
+                   "smem);",
+                   c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align, v, a.arg, a.ld,
+                   w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
+        if (t90)
+                text_add(&part.body, "#endif\n");
+        build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
+        Build sum = build_start(e, gr, "matmul", "matmul_sum");
+        text_free(&b->decl);
+        ws = arg_done(e, &sum.args, work, "float", "parts");
+        FunctorText tail = build_functor(&sum, &gr->tail[0], "tail");
+        sum.threads = 256;
+        build_line(&sum, "\1_tail tail = { a };");
+        const char *parts = arena_fmt(e->tmp, "%d", splits);
+        if (t90 && splits90 != splits)
+                parts = parts_by_gpu(&sum, splits90, parts);
+        build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, s->Mc, s->Nc);
+        if (t90 && splits90 == 1)
+                sum.on90 = (On90){ .threads = 256, .grid = "0" };
+        build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
+                                  256 * (tail.maxv < 8 ? tail.maxv : 8)));
+}
+
+/* The call of matmul_task for each item of a batch; `types`: its template's arguments. */
+static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a, const Mat *w)
+{
+        text_add(&b->decl,
+                 "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
+                 "\1_tail::MAXV, MINV = \1_tail::MINV;\n"
+                 "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ "
+                 "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
+                 "        {\n                tail(first + row, col, v);\n        }\n};\n\n");
+        build_line(b, "const int each = matmul_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc, s->Nc);
+        build_line(b, "\1_item item = { tail, z * %s };", s->Mc);
+        build_line(b,
+                   "matmul_task<%s>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
+                   "%s, tile - z * each, smem, item);",
+                   types, a->arg, a->step, a->ld, w->arg, w->step, w->ld, s->Mc, s->Nc, s->Kc);
+}
+
 static void matmul(Emit *e, const Group *gr)
 {
         Graph *g = e->g;
         const Node *n = NODE(g, gr->anchor);
-        const Type *at = &NODE(g, n->in[0])->type, *bt = &NODE(g, n->in[1])->type;
-        bool ta = n->a.mm.ta, tb = n->a.mm.tb;
-        int lead = bt->rank - 2;
-        Dim batch = DIM(1), M, K = ta ? DIM(1) : at->dim[at->rank - 1];
-        int64_t N = n->type.dim[n->type.rank - 1].n;
+        Shape s = shape_of(e, n);
+        int64_t N = s.n_most;
+        bool fixed_m = is_number(s.Mc), fixed = is_number(s.Kc) && is_number(s.Nc);
         Mat a, w;
         Build b = build_start(e, gr, "matmul", "matmul");
-        for (int i = 0; i < lead; i++)
-                batch = dim_mul(batch, bt->dim[i]);
-        if (lead) {
-                M = n->type.dim[n->type.rank - 2];
-                K = bt->dim[tb ? lead + 1 : lead];
-        } else if (ta) {
-                M = at->dim[at->rank - 1];
-                K = type_rows(at);
-        } else {
-                M = type_rows(at);
-        }
-        int64_t m_most = dim_most(e, M), k_most = dim_most(e, K), b_most = dim_most(e, batch);
-        const char *Mc = dim_c(e, M), *Kc = dim_c(e, K), *Nc = dim_c(e, n->type.dim[n->type.rank - 1]);
-        if (!dim_is_const(n->type.dim[n->type.rank - 1]))
-                N = dim_most(e, n->type.dim[n->type.rank - 1]);
         if (matvec_m(g, gr->anchor)) {
                 b.include = "matvec";
                 mat_of(e, &b, n->in[1], 0, &w);
-                decode(e, gr, &b, w, (int)m_most, N, k_most, tb,
-                       align_bytes(w.dt, w.align, tb ? pow2_of(K) : pow2_of(DIM(N))));
+                decode(e, gr, &b, w, (int)s.m_most, N, s.k_most, s.tb,
+                       align_bytes(w.dt, w.align, s.tb ? pow2_of(s.K) : pow2_of(DIM(N))));
                 return;
         }
-        mat_of(e, &b, n->in[0], lead, &a);
-        mat_of(e, &b, n->in[1], lead, &w);
+        mat_of(e, &b, n->in[0], s.lead, &a);
+        mat_of(e, &b, n->in[1], s.lead, &w);
         Functor puts = gr->tail[0];
         puts.puts = true;
         Ref normed = 0;
-        const Group *norm = is_cuda(e) && !lead && is_number(Mc) && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
+        const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
         FunctorText tail = build_functor(&b, &puts, "tail");
-        double products = 2.0 * (double)b_most * (double)m_most * (double)N * (double)k_most;
+        double products = 2.0 * (double)s.b_most * (double)s.m_most * (double)N * (double)s.k_most;
         b.flops += products;
-        b.bytes += (double)b_most * ((double)m_most * (double)k_most + (double)N * (double)k_most) * dt_size[a.dt];
-        const char *batch_c = dim_c(e, batch);
+        b.bytes += (double)s.b_most * ((double)s.m_most * (double)s.k_most + (double)N * (double)s.k_most) * dt_size[a.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", batch_c, Mc, Nc, Kc), products,
+                build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc), products,
                                arena_fmt(e->tmp,
                                          "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
                                          "%s, %s, %s, tile, &a, \1_tail);",
-                                         a.arg, ty(a.dt), ta, a.ld, a.step, w.arg, ty(w.dt), tb, w.ld, w.step,
-                                         batch_c, Mc, Nc, Kc));
+                                         a.arg, ty(a.dt), s.ta, a.ld, a.step, w.arg, ty(w.dt), s.tb, w.ld, w.step,
+                                         s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, "1");
                 return;
         }
-        int64_t ea = a.align, ew = w.align;
-        int64_t pa = ta ? pow2_of(M) : pow2_of(K), pw = tb ? pow2_of(K) : pow2_of(n->type.dim[n->type.rank - 1]);
+        int64_t ea = a.align, ew = w.align, pa = pow2_of(s.ta ? s.M : s.K), pw = pow2_of(s.tb ? s.K : s.N);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
-        if (tb && !ta && !lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt && align == 16 && is_number(Mc) &&
-            is_number(Kc)) {
-                MatvecMma mma = matvec_mma((int)m_most, N, (int)k_most, false, SMS);
+        if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt && align == 16 && fixed_m &&
+            is_number(s.Kc)) {
+                MatvecMma mma = matvec_mma((int)s.m_most, N, (int)s.k_most, false, SMS);
                 if (mma.warps) {
                         b.waits = true;
                         build_line(&b, "const PlainHead<%s> head = { %s, %s };", c_type(a.dt), a.arg, a.ld);
                         build_line(&b, "\1_tail tail = { a };");
-                        build_mma(&b, &mma, c_type(a.dt), (int)m_most, N, k_most, "NORM_NONE",
+                        build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most, "NORM_NONE",
                                   arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
                         return;
                 }
         }
-        const char *type = c_type(a.dt);
-        Product90 p = { .dt = a.dt, .ta = ta, .tb = tb, .M = m_most, .N = N, .K = k_most, .align = align,
-                        .tail_bytes = tail.bytes / ((double)m_most * (double)N), .reads = tail.reads,
-                        .fixed = is_number(Mc), .rows = M, .brief = is_number(Mc) };
-        const Group *columns = column_beside(e, gr->anchor);
-        bool fixed = is_number(Kc) && is_number(Nc);
-        Ways ways = { .cut = !lead, .most = !fixed || !p.fixed, .sums = columns, .batch = b_most,
+        Product90 p = { .dt = a.dt, .ta = s.ta, .tb = s.tb, .M = s.m_most, .N = N, .K = s.k_most, .align = align,
+                        .tail_bytes = tail.bytes / ((double)s.m_most * (double)N), .reads = tail.reads,
+                        .fixed = fixed_m, .rows = s.M, .brief = fixed_m };
+        Sums sums = { column_beside(e, gr->anchor), -1, 0 };
+        Ways ways = { .cut = !s.lead, .most = !fixed || !p.fixed, .sums = sums.columns, .batch = s.b_most,
                       .tail = tail_key(e, &gr->tail[0]) };
-        ways.maps = !lead && fixed && (p.fixed || !ta) && takes90(e, a.dt) && slot_of(e, n->in[0], &p.a, &p.lda) &&
+        ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && takes90(e, a.dt) && slot_of(e, n->in[0], &p.a, &p.lda) &&
                     slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
         const Tile *t = pick.t;
         const Tile90 *t90 = pick.t90;
-        int splits = pick.splits, splits90 = pick.splits90, sums_work = -1;
-        int64_t sums90 = 0;
         b.threads = t->threads;
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         b.alone = t->cls[1];
-        if (t90 && t90->share && columns) {
-                sums90 = row_sums90(&p, t90, splits90);
-                sums_work = column_work(e, columns, sums90);
+        if (t90 && t90->share && sums.columns) {
+                sums.n = row_sums90(&p, t90, pick.splits90);
+                sums.work = column_work(e, sums.columns, sums.n);
         }
-        if (splits > 1) {
-                int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-                int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), M), 4);
-                Build s = build_start(e, gr, "matmul", "matmul_split");
-                Mat sa, sw;
-                mat_of(e, &s, n->in[0], 0, &sa);
-                mat_of(e, &s, n->in[1], 0, &sw);
-                s.threads = b.threads, s.smem = b.smem, s.min_blocks = b.min_blocks, s.flops = products,
-                s.bytes = b.bytes;
-                const char *ws = arg_work(e, &s.args, work, "float", "parts");
-                if (t90 && splits90 == 1) {     /* there one launch does it all */
-                        build_functor(&s, &puts, "tail");
-                        build_line(&s, "\1_tail tail = { a };");
-                }
-                if (t90) {
-                        turn90(&s, &p);
-                        product90(&s, &p, t90, splits90, false, ws,
-                                  sums90 ? arg_work(e, &s.args, sums_work, "float", "sums") : NULL);
-                }
-                build_line(&s,
-                           "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
-                           "smem);",
-                           type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, v, sa.arg, sa.ld,
-                           sw.arg, sw.ld, Mc, Nc, Kc, splits, ws);
-                if (t90)
-                        text_add(&s.body, "#endif\n");
-                build_end(&s, arena_fmt(e->tmp, "%d*ceil(%s/%d)*ceil(%s/%d)", splits, dim_grid(e, M), t->bm,
-                                        dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
-                Build r = build_start(e, gr, "matmul", "matmul_sum");
-                text_free(&b.decl);
-                ws = arg_done(e, &r.args, work, "float", "parts");
-                tail = build_functor(&r, &gr->tail[0], "tail");
-                r.threads = 256;
-                build_line(&r, "\1_tail tail = { a };");
-                const char *parts = arena_fmt(e->tmp, "%d", splits);
-                if (t90 && splits90 != splits)
-                        parts = parts_by_gpu(&r, splits90, parts);
-                build_line(&r, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, Mc, Nc);
-                if (t90 && splits90 == 1)
-                        r.on90 = (On90){ .threads = 256, .grid = "0" };
-                build_end(&r, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(M, n->type.dim[n->type.rank - 1])),
-                                        256 * (tail.maxv < 8 ? tail.maxv : 8)));
-                if (columns)
-                        column_sums(e, columns, sums_work, sums90);
-                product_end(e, &pick);
-                return;
-        }
-        const char *shape = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", type, t->name, ta ? "true" : "false", tb ? "true" : "false",
-                                      align);
-        const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, Mc, Nc, Kc);
-        build_line(&b, "\1_tail tail = { a };");
-        bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p) : norm90(&b, norm, t, m_most, N, k_most, shape, operands));
-        if (t90 && !norms) {
-                turn90(&b, &p);
-                product90(&b, &p, t90, 1, pick.forced, NULL, sums90 ? arg_work(e, &b.args, sums_work, "float", "sums") : NULL);
-        }
-        if (lead) {
-                text_add(&b.decl,
-                         "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
-                         "\1_tail::MAXV, MINV = \1_tail::MINV;\n"
-                         "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ "
-                         "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
-                         "        {\n                tail(first + row, col, v);\n        }\n};\n\n");
-                build_line(&b, "const int each = matmul_tiles<%s>(%s, %s), z = tile / each;", t->name, Mc, Nc);
-                build_line(&b, "\1_item item = { tail, z * %s };", Mc);
-                build_line(&b,
-                           "matmul_task<%s, %s, %s, %s, %d>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
-                           "%s, tile - z * each, smem, item);",
-                           type, t->name, ta ? "true" : "false", tb ? "true" : "false", align, a.arg, a.step, a.ld,
-                           w.arg, w.step, w.ld, Mc, Nc, Kc);
+        if (pick.splits > 1) {
+                split_matmul(e, gr, &b, &puts, &s, &p, &pick, &sums);
         } else {
-                build_line(&b, "matmul_task<%s>(%s, tile, smem, tail);", shape, operands);
+                const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name, s.ta ? "true" : "false",
+                                              s.tb ? "true" : "false", align);
+                const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, s.Mc,
+                                                 s.Nc, s.Kc);
+                build_line(&b, "\1_tail tail = { a };");
+                bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p)
+                                                   : norm90(&b, norm, t, s.m_most, N, s.k_most, types, operands));
+                if (t90 && !norms) {
+                        turn90(&b, &p);
+                        product90(&b, &p, t90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
+                }
+                if (s.lead)
+                        batch_body(&b, &s, t, types, &a, &w);
+                else
+                        build_line(&b, "matmul_task<%s>(%s, tile, smem, tail);", types, operands);
+                if (t90 || norms)
+                        text_add(&b.body, "#endif\n");
+                build_end(&b, arena_fmt(e->tmp, "%s*%s", dim_grid(e, s.batch), tiles_of(e, &s, t)));
         }
-        if (t90 || norms)
-                text_add(&b.body, "#endif\n");
-        build_end(&b, arena_fmt(e->tmp, "%s*ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, batch), dim_grid(e, M), t->bm,
-                                dim_grid(e, n->type.dim[n->type.rank - 1]), t->bn));
-        if (columns)
-                column_sums(e, columns, sums_work, sums90);
+        if (sums.columns)
+                column_sums(e, sums.columns, sums.work, sums.n);
         product_end(e, &pick);
 }
 

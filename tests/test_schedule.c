@@ -26,7 +26,7 @@ static void add(Emit *e, const char *line)
         if ((shape = strpbrk(name[e->n_launch], "@^"))) {
                 int of[2] = { 0 }, n = sscanf(shape + 1, "%d@%d", &of[0], &of[1]);
                 Slot s[2] = { { .kind = SLOT_WORK, .id = of[0] }, { .kind = SLOT_WORK, .id = of[1] } };
-                build_early(&b, &s[0], n > 1 ? &s[1] : NULL);
+                build_early(&b, n > 1 ? EARLY_EACH : EARLY_REST, &s[0], n > 1 ? &s[1] : NULL);
                 build_line(&b, "\3");
                 *shape = 0;
         }

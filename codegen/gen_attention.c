@@ -300,18 +300,22 @@ static void forward(Emit *e, const Group *gr)
                 int r = 1, splits = 1;
                 while (r < per && r < 8)
                         r *= 2;
+                bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
                 int64_t blocks = B * t.K * ((per + r - 1) / r);
-                while (splits < 32 && blocks * splits < 264 && S / (splits * 2) >= 64)
+                while (splits < 32 && blocks * splits * (mma ? 2 : 1) < 264 && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
                 b.waits = true;
                 /* more threads reach further into the cache in one step, and parts to merge come later; several rows
-                 * keep a warp busy with arithmetic, and more blocks serve better.  GPT-2 on an H100, a step after 64,
-                 * 512, 900 tokens: 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225, 0.233. */
-                b.threads = r == 1 ? 256 : 128;
+                 * keep a warp without tensor cores busy with arithmetic, and more blocks serve better.  GPT-2 on an H100, a step
+                 * after 64, 512, 900 tokens: 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225,
+                 * 0.233.  Six layers of Llama-1B with clusters after 512, 1800: 128 threads 0.2907, 0.3023; 256: 0.2795, 0.2988. */
+                b.threads = r == 1 || mma ? 256 : 128;
                 b.smem = b.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n\n", r, splits, b.threads);
+                text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n"
+                                  "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as gen_attention.c has it\");\n\n",
+                         r, splits, b.threads, type, mma ? "true" : "false");
                 int64_t groups = t.K * ((per + r - 1) / r);
                 build_functor(&b, &gr->tail[0], "tail");
                 build_line(&b, "\1_tail tail = { a };");
@@ -323,7 +327,7 @@ static void forward(Emit *e, const Group *gr)
                         done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
-                bool none90 = e->done90[gr->anchor], on90 = none90 || att90_decode(&b, gr->anchor, r, splits, grid, parts, done);
+                bool none90 = e->done90[gr->anchor], on90 = none90 || ((r == 1 || mma) && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
                 if (none90) {
                         b.on90 = (On90){ .threads = b.threads, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");

@@ -128,9 +128,9 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_e
         say $? "attention of one token: $m" "$out/log"
 done
 
-# ---- ... and of several sequences the splits of a cache meet in clusters, where a kv head has one query ----
+# ---- ... and of several sequences the splits of a cache meet in clusters ----
 
-for m in "yes models/gpt.lua -D n_layer=1 -b 8" "no models/llama.lua -D n_layer=1 -b 8 -c 2048"; do      # no: four queries
+for m in "yes models/gpt.lua -D n_layer=1 -b 8" "yes models/llama.lua -D n_layer=1 -b 8 -c 2048" "no models/llama.lua -D n_layer=1 -D head_dim=96 -b 8 -c 2048"; do      # no: four queries without tensor cores
         want=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
         "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '

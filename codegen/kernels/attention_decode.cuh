@@ -16,29 +16,24 @@
  * (1..8) at or above T * H/K, SPLITS (1..32) so that the tiles fill the device at the
  * longest context.
  *
- * LANES lanes share a key, 16 bytes each, and keep q and their part of the output
- * in registers; each such group runs its own online softmax, and the groups are merged at
- * the end: in a warp by shuffles, then over warps through shared memory. */
+ * How a warp adds up its keys is attention_decode_lanes.cuh's or, for several rows of 16-bit values, attention_decode_mma.cuh's
+ * matter; the warps of a block are merged through shared memory. */
 #ifndef TGC_ATTENTION_DECODE_CUH
 #define TGC_ATTENTION_DECODE_CUH
 
 #include "attention.cuh"
+#include "attention_decode_lanes.cuh"
+#include "attention_decode_mma.cuh"
 
-template <int ROWS_, int SPLITS_, int THREADS_>
-struct AttDecode { static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_; };
-
-/* Floats of one row's part: D sums (D even or one more), the largest score, the sum of weights. */
-template <class Att> __host__ __device__ constexpr int att_record() { return (Att::D + 1) / 2 * 2 + 2; }
+template <bool MMA, class E, class Att, class Tile>
+struct AttDecodeForm { typedef AttLanesStep<E, Att, Tile> Step; typedef AttLanesSums<E, Att, Tile> Sums; };
+template <class E, class Att, class Tile>
+struct AttDecodeForm<true, E, Att, Tile> { typedef AttMmaStep<E, Att, Tile> Step; typedef AttMmaSums<E, Att, Tile> Sums; };
 
 template <class E, class Att, class Tile>
-struct AttDecodeShape {
-        typedef AttLanes<E, Att> L;
-        static constexpr int WARPS = Tile::THREADS / 32;
-        static constexpr int KEYS = 32 / L::LANES;                      /* keys a warp reads at once */
-        static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
-        /* such reads in flight; of one row, as many as leave registers for the blocks of the next launch */
-        static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8 : Tile::ROWS * CV <= 32 ? 4 : 2;
-        static constexpr int STEP = WARPS * KEYS * UNROLL;
+struct AttDecodeShape : AttDecodeForm<att_decode_mma<E, Att, Tile>(), E, Att, Tile> {
+        typedef AttDecodeForm<att_decode_mma<E, Att, Tile>(), E, Att, Tile> Form;
+        static constexpr int WARPS = Tile::THREADS / 32, STEP = WARPS * Form::Step::WARP_KEYS;
         static constexpr int SMEM = WARPS * Tile::ROWS * att_record<Att>() * 4;
 };
 
@@ -69,48 +64,6 @@ TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, l
                         prefetch_l2(k + s * k_step + d);
                         prefetch_l2(v + s * v_step + d);
                 }
-}
-
-/* One step's keys and values of this lane's group, 0 where there is none. */
-template <class E, class Att, class Tile>
-struct AttStep {
-        typedef AttDecodeShape<E, Att, Tile> Sh;
-        typedef typename Sh::L::Bytes Bytes;
-        Bytes k[Sh::UNROLL][Sh::L::C], v[Sh::UNROLL][Sh::L::C];
-
-        __device__ __forceinline__ void clear()
-        {
-#pragma unroll
-                for (int u = 0; u < Sh::UNROLL; u++)
-#pragma unroll
-                        for (int c = 0; c < Sh::L::C; c++)
-                                k[u][c] = v[u][c] = Bytes{};
-        }
-        /* Positions n0, n0 + KEYS, ... that lie in [lo, hi). */
-        template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo,
-                                             int hi, int lane)
-        {
-#pragma unroll
-                for (int u = 0; u < Sh::UNROLL; u++) {
-                        const int s = n0 + u * Sh::KEYS;
-                        if (s >= lo && s < hi) {
-                                Sh::L::template get<PAST_L1>(k[u], kp + s * k_step, lane);
-                                Sh::L::template get<PAST_L1>(v[u], vp + s * v_step, lane);
-                        }
-                }
-        }
-};
-
-/* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
- * The factors for each; both 0 where neither has seen a key. */
-template <class E>
-TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
-{
-        float t = fmaxf(top, top2), zero = t == -INFINITY ? 0.f : t;
-        f = att_exp2<E>(top - zero);
-        f2 = att_exp2<E>(top2 - zero);
-        top = t;
 }
 
 /* A warp merges the first n parts of one row of (B*T, H); lane i holds the weight of split i. */
@@ -156,15 +109,6 @@ struct PdlReady {
         }
 };
 
-/* A block's part of the cache for ROWS query rows: where it is, and who they are. */
-template <class Att, class Tile>
-struct AttQueries {
-        static constexpr int GROUP = Att::H / Att::K;
-        int r0, hk, b;                                  /* rows r0.. of kv head hk of sequence b */
-        __device__ int t(int r) const { return (r0 + r) / GROUP; }
-        __device__ int h(int r) const { return hk * GROUP + (r0 + r) % GROUP; }
-};
-
 /* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r) * RECORD]: D sums,
  * the largest score, the sum of weights.  Ends with a barrier, unless split >= parts of what it returns: then there
  * is nothing to do and nothing done.  ready() comes back when q and the last keys are there, with the position.
@@ -174,110 +118,37 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
                          char *smem, const Ready &ready, const E *new_k = nullptr, const E *new_v = nullptr)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        typedef typename Sh::L L;
-        constexpr int ROWS = Tile::ROWS, GROUP = Att::H / Att::K, RECORD = att_record<Att>(), U = Sh::UNROLL;
-        const int b = rows.b, hk = rows.hk;
-        const int warp = threadIdx.x >> 5, lane = threadIdx.x % L::LANES, key = (threadIdx.x & 31) / L::LANES;
+        constexpr int GROUP = Att::H / Att::K;
+        const int b = rows.b, hk = rows.hk, warp = threadIdx.x >> 5, own = warp * Sh::Step::WARP_KEYS;
         const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
         /* Before the wait: the first step's keys and values that lie in the cache already.  If this position is
          * not yet this step's, they are read again. */
-        AttStep<E, Att, Tile> step;
-        const int own = warp * Sh::KEYS * U + key;
+        typename Sh::Step step;
         const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
         const AttPart guess = att_part<E, Att, Tile>(early, T, split);
         att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
         step.clear();
-        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early, lane);
+        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early);
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T, ready());
-        float q[ROWS][Sh::CV], acc[ROWS][Sh::CV], top[ROWS], sum[ROWS], slope[ROWS];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-                const int t = rows.t(r), h = rows.h(r);
-                const bool row = t < T;
-                slope[r] = Att::ALIBI && row ? in.slopes[h] : 0.f;
-                top[r] = -INFINITY;
-                sum[r] = 0.f;
-#pragma unroll
-                for (int c = 0; c < Sh::CV; c++)
-                        q[r][c] = acc[r][c] = 0.f;
-                if (row)
-                        L::read(q[r], in.q + b * in.sq.b + t * in.sq.t + h * in.sq.h, lane);
-        }
+        typename Sh::Sums sums(in, rows, T);
         const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
         const int s0 = at.s0, s1 = at.s1;
         if (split >= at.parts)
                 return at;
         const int cached = new_k && hd.pos < s1 ? hd.pos : s1;
 
-        for (int n0 = s0 + own; n0 - key < s1; n0 += Sh::STEP) {
-                float x[ROWS][U];
+        for (int n0 = s0 + own; n0 < s1; n0 += Sh::STEP) {
                 const int have = n0 == s0 + own && hd.pos == early ? early : 0;
                 if (!have)
                         step.clear();
                 if (have < cached)
-                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, have, cached, lane);
+                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, have, cached);
                 if (new_k)
                         step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t, new_v - hd.pos * in.sv.t, in.sv.t,
-                                                  n0, hd.pos, s1, lane);
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                        const int t = rows.t(r);
-                        AttHead<E, Att> hr = hd;
-                        hr.slope = slope[r];
-                        float mx = top[r];
-#pragma unroll
-                        for (int u = 0; u < U; u++) {
-                                const int s = n0 + u * Sh::KEYS;
-                                float dot = 0.f, derivative;
-#pragma unroll
-                                for (int c = 0; c < Sh::CV; c++)
-                                        dot = fmaf(q[r][c], L::value(step.k[u], c), dot);
-#pragma unroll
-                                for (int d = L::LANES / 2; d; d >>= 1)
-                                        dot += __shfl_xor_sync(0xffffffffu, dot, d);
-                                x[r][u] = s < s1 && hr.attends(t, s)
-                                        ? (hr.SHAPED ? hr.score(dot, t, s, derivative) : dot) * hr.BASE2 : -INFINITY;
-                                mx = fmaxf(mx, x[r][u]);
-                        }
-                        const float zero = mx == -INFINITY ? 0.f : mx, scale = att_exp2<E>(top[r] - zero);
-                        top[r] = mx;
-                        sum[r] *= scale;
-#pragma unroll
-                        for (int c = 0; c < Sh::CV; c++)
-                                acc[r][c] *= scale;
-#pragma unroll
-                        for (int u = 0; u < U; u++) {
-                                const float p = att_exp2<E>(x[r][u] - zero);
-                                sum[r] += p;
-#pragma unroll
-                                for (int c = 0; c < Sh::CV; c++)
-                                        acc[r][c] = fmaf(p, L::value(step.v[u], c), acc[r][c]);
-                        }
-                }
+                                                  n0, hd.pos, s1);
+                sums.add(step, hd, rows, n0, s1);
         }
-
-        float *part = (float *)smem + warp * ROWS * RECORD;
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-                for (int d = L::LANES; d < 32; d <<= 1) {
-                        float f, f2, other = __shfl_xor_sync(0xffffffffu, top[r], d);
-                        att_merge<E>(top[r], other, f, f2);
-                        sum[r] = sum[r] * f + __shfl_xor_sync(0xffffffffu, sum[r], d) * f2;
-#pragma unroll
-                        for (int c = 0; c < Sh::CV; c++)
-                                acc[r][c] = acc[r][c] * f + __shfl_xor_sync(0xffffffffu, acc[r][c], d) * f2;
-                }
-                if (key == 0)
-#pragma unroll
-                        for (int c = 0; c < Sh::CV; c++)
-                                if (L::column(lane, c) < Att::D)
-                                        part[r * RECORD + L::column(lane, c)] = acc[r][c];
-                if ((threadIdx.x & 31) == 0) {
-                        part[r * RECORD + RECORD - 2] = top[r];
-                        part[r * RECORD + RECORD - 1] = sum[r];
-                }
-        }
+        sums.put((float *)smem + warp * Tile::ROWS * att_record<Att>());
         __syncthreads();
         return at;
 }

@@ -411,6 +411,7 @@ CASE( cached,        bf16,  64, 8, 2, 8,   8,   4,      3, 3,   0, 5, 290,      
 CASE( cached_one,    f16,  128, 4, 1, 4,   4,   3,      3, 1,   0, 700, 64,     CACHED_ WINDOW_(300) ) \
 CASE( cached_chunk,  bf16, 128, 4, 2, 4,   2,   1,      3, 70,  0, 61, 130,     CACHED_ ) \
 CASE( cached_shaped, f16,   96, 6, 2, 4,   8,   2,      3, 8,   2, 40, 99,      CACHED_ CAP_(4.f) ALIBI_ MASK_(int) ) \
+CASE( cached_tensor, f16,   64, 6, 2, 4,   8,   2,      3, 8,   2, 40, 99,      CACHED_ CAP_(4.f) ALIBI_ MASK_(int) ) \
 CASE( cached_odd,    bf16,  21, 6, 2, 2,   4,   1,      2, 2,   50, 3, 0,       CACHED_ VEC_(1) WINDOW_(16) ) \
 CASE( cached_widest, bf16, 256, 2, 1, 4,   2,   5,      2, 1,   100, 7, 0,      CACHED_ CAP_(30.f) )
 #if TGC_TF32

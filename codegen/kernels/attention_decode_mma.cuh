@@ -1,0 +1,176 @@
+/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit types, heads of 64 or 128.
+ *
+ * A warp has 16 keys and values at a time, as they come from memory, 16 bytes a lane: what mma.sync wants in one register only
+ * has to be the same in both factors, so that its index within the product may stand for any element.  With g = lane / 4 and
+ * t = lane % 4, as in ptx.cuh:
+ *
+ *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys): of each 32 elements lane (g, t) has 8 t.. of query g, and of keys
+ *               g and g + 8; they are two products' k.  It gets query g with keys 2t, 2t + 1, 2t + 8, 2t + 9,
+ *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): it has columns 8 g.. of 64, of these four
+ *               keys; product j takes column j of each eight.
+ *
+ * The softmax is a lane's four scores of one query and two shuffles. */
+#ifndef TGC_ATTENTION_DECODE_MMA_CUH
+#define TGC_ATTENTION_DECODE_MMA_CUH
+
+#include "attention_decode_rows.cuh"
+
+template <class E, class Att, class Tile>
+constexpr bool att_decode_mma()
+{
+        return sizeof(E) == 2 && Tile::ROWS > 1 && Tile::ROWS <= 8 && (Att::D == 64 || Att::D == 128) && Att::VEC >= 8;
+}
+
+/* WARP_KEYS keys and values of a warp, 0 where there is none. */
+template <class E, class Att, class Tile>
+struct AttMmaStep {
+        static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
+        uint4 k[2][KC], v[4][VC];
+
+        static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
+        static __device__ __forceinline__ int t() { return threadIdx.x & 3; }
+        /* Which of 16 keys value i of a lane is: also that of its score i. */
+        static __device__ __forceinline__ int key(int i) { return 2 * t() + (i & 1) + (i >> 1) * 8; }
+        __device__ __forceinline__ void clear()
+        {
+                const uint4 zero = { 0, 0, 0, 0 };
+#pragma unroll
+                for (int i = 0; i < 2 * KC; i++)
+                        k[i / KC][i % KC] = zero;
+#pragma unroll
+                for (int i = 0; i < 4 * VC; i++)
+                        v[i / VC][i % VC] = zero;
+        }
+        template <bool PAST_L1>
+        static __device__ __forceinline__ uint4 get(const E *p)
+        {
+                TGC_ACCESS(p, 16);
+                return PAST_L1 ? load_l2((const uint4 *)p) : *(const uint4 *)p;
+        }
+        /* Those of n0.. that lie in [lo, hi). */
+        template <bool PAST_L1>
+        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo, int hi)
+        {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const int s = n0 + g() + 8 * i;
+#pragma unroll
+                        for (int c = 0; c < KC; c++)
+                                if (s >= lo && s < hi)
+                                        k[i][c] = get<PAST_L1>(kp + s * k_step + c * 32 + t() * 8);
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        const int s = n0 + key(i);
+#pragma unroll
+                        for (int c = 0; c < VC; c++)
+                                if (s >= lo && s < hi)
+                                        v[i][c] = get<PAST_L1>(vp + s * v_step + c * 64 + g() * 8);
+                }
+        }
+};
+
+/* Word i of the four. */
+TGC_DEV unsigned att_word(const uint4 &x, int i) { return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w; }
+
+/* Element j of two rows of eight, as one word. */
+TGC_DEV unsigned att_pair(const uint4 &x, const uint4 &y, int j)
+{
+        const unsigned lo = att_word(x, j / 2), hi = att_word(y, j / 2);
+        return j % 2 ? lo >> 16 | (hi & 0xffff0000u) : (lo & 0xffffu) | hi << 16;
+}
+
+/* The softmax sums of this warp's keys; lane (g, t) is about query row g. */
+template <class E, class Att, class Tile>
+struct AttMmaSums {
+        typedef AttMmaStep<E, Att, Tile> Step;
+        static constexpr int KC = Step::KC, VC = Step::VC;
+        uint4 q[KC];
+        float acc[8 * VC][4], top, sum, slope;
+        int row;                                /* t of its query; T where there is none */
+
+        __device__ __forceinline__ AttMmaSums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T)
+        {
+                const int r = Step::g(), h = rows.h(r);
+                const uint4 zero = { 0, 0, 0, 0 };
+                row = r < Tile::ROWS && rows.t(r) < T ? rows.t(r) : T;
+                slope = Att::ALIBI && row < T ? in.slopes[h] : 0.f;
+                top = -INFINITY;
+                sum = 0.f;
+#pragma unroll
+                for (int c = 0; c < KC; c++)
+                        q[c] = row < T ? Step::template get<false>(in.q + rows.b * in.sq.b + row * in.sq.t + h * in.sq.h +
+                                                                   c * 32 + Step::t() * 8) : zero;
+#pragma unroll
+                for (int i = 0; i < 32 * VC; i++)
+                        acc[i / 4][i % 4] = 0.f;
+        }
+        /* Keys n0.. below s1. */
+        __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd, const AttQueries<Att, Tile> &, int n0,
+                                            int s1)
+        {
+                float dot[2][4] = {}, p[4], mx = top;
+                AttHead<E, Att> hr = hd;
+                hr.slope = slope;
+#pragma unroll
+                for (int c = 0; c < KC; c++)
+#pragma unroll
+                        for (int j = 0; j < 4; j += 2) {
+                                const unsigned a[4] = { att_word(q[c], j), 0, att_word(q[c], j + 1), 0 };
+#pragma unroll
+                                for (int i = 0; i < 2; i++)
+                                        mma_16816<E>(dot[i], a, att_word(step.k[i][c], j), att_word(step.k[i][c], j + 1));
+                        }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        const int s = n0 + Step::key(i);
+                        float derivative;
+                        p[i] = s < s1 && hr.attends(row, s)
+                             ? (hr.SHAPED ? hr.score(dot[i / 2][i % 2], row, s, derivative) : dot[i / 2][i % 2]) * hr.BASE2 : -INFINITY;
+                        mx = fmaxf(mx, p[i]);
+                }
+                mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, 1));
+                mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, 2));
+                const float zero = mx == -INFINITY ? 0.f : mx, scale = att_exp2<E>(top - zero);
+                top = mx;
+                sum *= scale;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        p[i] = att_exp2<E>(p[i] - zero);
+                        sum += p[i];
+                }
+                const unsigned a[4] = { pack2<E>(p[0], p[1]), 0, pack2<E>(p[2], p[3]), 0 };
+#pragma unroll
+                for (int i = 0; i < 8 * VC; i++) {
+                        acc[i][0] *= scale;
+                        acc[i][1] *= scale;
+                        mma_16816<E>(acc[i], a, att_pair(step.v[0][i / 8], step.v[1][i / 8], i % 8),
+                                     att_pair(step.v[2][i / 8], step.v[3][i / 8], i % 8));
+                }
+        }
+        /* This warp's records. */
+        __device__ __forceinline__ void put(float *part)
+        {
+                constexpr int RECORD = att_record<Att>();
+                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                if (Step::g() >= Tile::ROWS)
+                        return;
+                part += Step::g() * RECORD;
+#pragma unroll
+                for (int c = 0; c < VC; c++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++)
+#pragma unroll
+                                for (int j = 0; j < 8; j += 2) {
+                                        const float v[2] = { acc[c * 8 + j][e], acc[c * 8 + j + 1][e] };
+                                        store(part + c * 64 + (2 * Step::t() + e) * 8 + j, v);
+                                }
+                if (Step::t() == 0) {
+                        part[RECORD - 2] = top;
+                        part[RECORD - 1] = sum;
+                }
+        }
+};
+
+#endif

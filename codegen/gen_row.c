@@ -160,13 +160,17 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
         int64_t groups = row_groups(e, x->rows, x->n, th);
         int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
-        int vectors = ((int)x->n / 8 + th / per - 1) / (th / per);      /* of 8 that a thread has, if it reads ahead */
         if (!is_cuda(e))
                 blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
         Mat mx, mg;
         bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->tail[0], "tail").maxv, &mx, &mg);
-        if (ahead && per > 1)                           /* all at once, and fewer sums for shared memory at the end */
-                blocks = SMS * (vectors > 3 ? 2 : 3);
+        int vectors = 0;                                /* of 8 that a thread has, as norm_back.cuh has it */
+        if (ahead) {
+                th = x->n <= 4096 ? 256 : 512;
+                per = rows_per_tile(x->n, th);
+                vectors = ((int)x->n / 8 + th / per - 1) / (th / per);
+                blocks = SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
+        }
         int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
         access_of(e->g, e->place, n->in[2], &gain);
         if (ahead) {
@@ -182,7 +186,9 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.include = "norm_back";
                 b.threads = th;
                 b.smem = 256 + 2 * 2 * 16 * th * vectors;
-                b.min_blocks = per > 1 ? blocks / SMS : 512 / th;
+                b.min_blocks = blocks / SMS;
+                build_line(&b, "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
+                               "\"as gen_row.c counts it\");", (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
                 build_line(&b, "\1_tail tail = { a };");
                 build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, tail, "
                                "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,

@@ -236,7 +236,6 @@ template <int N, int THREADS, int V, int PER>
 TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
 {
         constexpr int LANES = row_lanes(N, THREADS), WARPS = LANES > 32 ? 1 : THREADS / 32;
-        static_assert(WARPS <= 4, "NORM_GRAD_SMEM");
         const int lane = (int)threadIdx.x % LANES, warp = (int)threadIdx.x / 32;
         const bool mine = LANES > 32 || (int)threadIdx.x % 32 < LANES;
 #pragma unroll
@@ -287,6 +286,7 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         typedef RowPart<N, THREADS, V, HOLD, HeadX> Part;
         static_assert(V >= HeadX::MINV && V >= HeadDY::MINV && V >= Tail::MINV, "norm_grad: vectors too narrow");
         static_assert(!N_ACC || HOLD_ACC || ROWS == 1, "norm_grad: too many threads for this row length");
+        static_assert(!N_ACC || LANES > 32 || THREADS <= 128, "NORM_GRAD_SMEM");
 
         float *red = (float *)smem;
         float dy[HOLD ? PER : 1][V], g_ahead[AHEAD ? PER : 1][V];

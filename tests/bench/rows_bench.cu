@@ -250,8 +250,8 @@ template <int WHAT, int KIND, int N>
 static void bench_norm_grad(int rows)
 {
         constexpr int ACC = KIND == NORM_RMS ? ACC_GAIN : ACC_GAIN | ACC_BIAS;
-        constexpr int THREADS = N <= 1024 ? 128 : N <= 4096 ? 256 : 512, MOST = !WHAT ? 1 : N <= 1024 ? 3 : 512 / THREADS;
-        const int tiles = WHAT && N <= 1024 ? 396 : 528;        /* as gen_row.c has them */
+        constexpr int THREADS = WHAT ? NORM_BACK_THREADS(N) : N <= 1024 ? 128 : 256, MOST = WHAT ? NORM_BACK_BLOCKS(N) : 1;
+        const int tiles = WHAT ? 132 * MOST : 528;
         char name[64];
         snprintf(name, sizeof name, "%s_%s bf16 %dx%d%s", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
                  WHAT ? "back" : "grad", rows, N, WHAT == BACK_ADDS ? " and add" : "");

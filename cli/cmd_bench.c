@@ -323,7 +323,9 @@ int cmd_bench(const Args *a, Err *e)
                 b.json = cJSON_CreateObject();
         signals_defer();
         t0 = clock_s();
-        code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER, (uint64_t)a->v[O_TRAIN_SEED].i, e);
+        code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER, (uint64_t)a->v[O_TRAIN_SEED].i,
+                            train ? "step update" : "prefill prefill_long decode",
+                            opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : 1, e);
         b.open_s = clock_s() - t0;
         if (!code)
                 code = bench(&b, e);

@@ -496,7 +496,7 @@ int cmd_check(const Args *a, Err *e)
         if (!c.ir)
                 code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with",
                                path);
-        if (!code && !(code = open_session(&c.s, &l.plan, a, 0, (uint64_t)a->v[O_TRAIN_SEED].i, e))
+        if (!code && !(code = open_session(&c.s, &l.plan, a, 0, (uint64_t)a->v[O_TRAIN_SEED].i, NULL, 0, e))
             && !(code = check_all(&c, e)))
                 code = report(&c, e);
         cJSON_Delete(c.list);

@@ -113,7 +113,7 @@ int cmd_eval(const Args *a, Err *e)
                                ? opt_str(a, O_DATA)
                                : opt_str(a, O_IDS), n);
         if (!code)
-                code = open_session(&s, &l.plan, a, SESSION_INFER, 0, e);
+                code = open_session(&s, &l.plan, a, SESSION_INFER, 0, "score", 0, e);
         double start = clock_s();
         if (!code) {
                 signals_defer();

@@ -245,7 +245,8 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         char vocab[32] = "0";
         int code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
-        if ((code = read_prompt(r, atoi(vocab), e)) || (code = open_session(&s, &l->plan, a, SESSION_INFER, seed, e)))
+        if ((code = read_prompt(r, atoi(vocab), e))
+            || (code = open_session(&s, &l->plan, a, SESSION_INFER, seed, "prefill prefill_long decode", 1, e)))
                 return code;
         c.load = clock_s() - start;
         signals_defer();

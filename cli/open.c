@@ -13,7 +13,7 @@ static void spin_briefly(void)
                 setenv("GOMP_SPINCOUNT", "2000", 0);
 }
 
-int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, Err *e)
+int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, const char *ready, int batch, Err *e)
 {
         const char *name = opt_str(a, O_DEVICE) ? opt_str(a, O_DEVICE) : getenv("TGC_DEVICE");
         int kind = name && *name ? dev_kind(name) : DEV_AUTO;
@@ -21,7 +21,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         spin_briefly();
         if (kind < 0)
                 return err_set(e, TGC_USAGE, "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
-        SessionOptions o = { .device = (DevKind)kind, .mode = mode, .seed = seed,
+        SessionOptions o = { .device = (DevKind)kind, .mode = mode, .seed = seed, .ready = ready, .batch = batch,
                              .dev = { .index = opt_int(a, O_GPU), .threads = opt_int(a, O_THREADS),
                                       .stop = signals_stop() } };
         Err why;

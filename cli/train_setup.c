@@ -124,7 +124,7 @@ static int open_plan(Train *t, Err *e)
                 return code;
         if (!init && ((kind == MODEL_HF && has_weights(path)) || kind == MODEL_LLAMA2C))
                 init = path;
-        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed, e)))
+        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed, "step add_grads update eval", 0, e)))
                 return code;
         return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
 }

@@ -253,7 +253,7 @@ int tune_measure(Tune *t, const char *choices, Round *r, Err *e)
         show_round(t, 0, "compiling");
         int code = signal_seen() ? 128 + signal_seen() : plan_again(&p, &t->l.plan, choices, e);
         if (!code)
-                code = open_session(&s, &p, t->a, 0, (uint64_t)t->a->v[O_TRAIN_SEED].i, e);
+                code = open_session(&s, &p, t->a, 0, (uint64_t)t->a->v[O_TRAIN_SEED].i, NULL, 0, e);
         show_round(t, 0.5, "measuring");
         if (!code && !(code = time_plan(t, &p, s, r, e)) && signal_seen())
                 code = 128 + signal_seen();

@@ -9,7 +9,8 @@
 /* ---- open.c ---- */
 
 /* A session as --device, --gpu, --threads and TGC_DEVICE say. */
-int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, Err *e);
+/* ready, batch: SessionOptions', programs whose kernels are wanted at once; NULL: all. */
+int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, const char *ready, int batch, Err *e);
 int  json_print(cJSON *o, Err *e);              /* to stdout, with a newline; deletes o */
 /* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
 int  ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);

@@ -127,8 +127,9 @@ static int load_from_plan(CpuDevice *d, const Plan *plan)
         return ok;
 }
 
-static int cpu_load(Device *dev, const Plan *plan, Err *e)
+static int cpu_load(Device *dev, const Plan *plan, const char *need, Err *e)
 {
+        (void)need;
         CpuDevice *d = (CpuDevice *)dev;
         double start = clock_ms();
         int n = 0, cached = 0, code = TGC_OK;

@@ -24,7 +24,9 @@ typedef struct CudaDevice {
         int        smem_optin;
         int        early;               /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
         CUmodule  *module;   int n_modules;
-        CUfunction *fn;                 /* by kernel */
+        CUfunction *fn;                 /* by kernel; NULL: not needed so far */
+        int        n_units, n_cached;   /* made ready from source, and of them those that the cache had */
+        double     load_ms;
         char      *staging;             /* 2 * HALF, pinned */
         CUevent    half_done[2];
         int        half;
@@ -275,24 +277,34 @@ static int sm90(const CudaDevice *c, const KernelDef *def)
         return c->d.sm90 && def->threads90;
 }
 
+/* Modules of the units that have a cubin, and their kernels; what is loaded stays. */
 static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *unit_of, Err *e)
 {
         const Program *p = c->d.prog;
 
-        c->module = calloc((size_t)n + 1, sizeof *c->module);
-        c->fn = calloc((size_t)p->n_kernels + 1, sizeof *c->fn);
+        if (!c->module) {
+                c->n_modules = n;
+                c->module = calloc((size_t)n + 1, sizeof *c->module);
+                c->fn = calloc((size_t)p->n_kernels + 1, sizeof *c->fn);
+        }
         if (!c->module || !c->fn)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d kernels", p->n_kernels);
-        for (; c->n_modules < n; c->n_modules++) {
-                CUresult r = c->api.cuModuleLoadData(&c->module[c->n_modules], cubin[c->n_modules].data);
+        for (int i = 0; i < n; i++) {
+                if (!cubin[i].data || c->module[i])
+                        continue;
+                CUresult r = c->api.cuModuleLoadData(&c->module[i], cubin[i].data);
                 char doing[256];
                 snprintf(doing, sizeof doing, "loading unit %s, compiled for %s, by a driver for CUDA %d.%d",
-                         cubin[c->n_modules].name, c->arch, c->api.driver / 1000, c->api.driver % 1000 / 10);
-                if (r)
+                         cubin[i].name, c->arch, c->api.driver / 1000, c->api.driver % 1000 / 10);
+                if (r) {
+                        c->module[i] = 0;
                         return failed(c, r, doing, e);
+                }
         }
         for (int k = 0; k < p->n_kernels; k++) {
                 const KernelDef *def = &p->kernel[k];
+                if (c->fn[k] || !c->module[unit_of[k]])
+                        continue;
                 if (c->api.cuModuleGetFunction(&c->fn[k], c->module[unit_of[k]], def->name))
                         return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s", def->name, def->unit);
                 const unsigned smem = sm90(c, def) ? def->smem90 : def->smem;
@@ -324,8 +336,9 @@ static int load_from_plan(CudaDevice *c, const Section *s, Err *e)
 
 static void unload(CudaDevice *c)
 {
-        for (int i = 0; i < c->n_modules; i++)
-                c->api.cuModuleUnload(c->module[i]);
+        for (int i = 0; c->module && i < c->n_modules; i++)
+                if (c->module[i])
+                        c->api.cuModuleUnload(c->module[i]);
         free(c->module);
         free(c->fn);
         c->module = 0;
@@ -333,51 +346,78 @@ static void unload(CudaDevice *c)
         c->n_modules = 0;
 }
 
-static int load_from_source(CudaDevice *c, const Plan *plan, int *n_units, int *n_cached, Err *e)
+/* By unit: has it a kernel that is needed and not there?  Their number. */
+static int want_units(const CudaDevice *c, const char *need, const int *unit_of, char *want)
+{
+        int n = 0;
+        for (int k = 0; k < c->d.prog->n_kernels; k++)
+                if ((!need || need[k]) && !(c->fn && c->fn[k]) && !want[unit_of[k]]) {
+                        want[unit_of[k]] = 1;
+                        n++;
+                }
+        return n;
+}
+
+static int load_from_source(CudaDevice *c, const Plan *plan, const char *need, Err *e)
 {
         Nvrtc n;
         Pack units, headers;
-        int *unit_of = 0, code = plan_source(plan, "cuda", &units, &headers, e);
+        int *unit_of = 0, n_want = 0, n_cached = 0, code = plan_source(plan, "cuda", &units, &headers, e);
 
         if (code)
                 return code;
-        *n_units = units.n;
         PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
-        code = cubin ? kernel_units(c->d.prog, &units, &unit_of, e)
-                     : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
+        char *want = calloc((size_t)units.n + 1, 1);
+        code = cubin && want ? kernel_units(c->d.prog, &units, &unit_of, e)
+                             : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
         if (!code)
                 code = nvrtc_open(&n, c->api.driver, e);
-        if (!code)
-                code = cuda_compile_units(&n, &units, &headers, c->arch, c->d.opt.no_cache, cubin, n_cached, e);
+        if (!code && (n_want = want_units(c, need, unit_of, want)))
+                code = cuda_compile_units(&n, &units, want, &headers, c->arch, c->d.opt.no_cache, cubin, &n_cached, e);
         if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e
             && n.major > c->api.driver / 1000) {
                 size_t used = strlen(e->msg);
                 snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the "
                          "driver or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
         }
+        c->n_units += n_want;
+        c->n_cached += n_cached;
         cubins_free(cubin, units.n);
+        free(want);
         free(unit_of);
         pack_free(&units);
         pack_free(&headers);
         return code;
 }
 
-static int cuda_load(Device *d, const Plan *plan, Err *e)
+static bool is_there(const CudaDevice *c, const char *need)
+{
+        int k = 0;
+        while (k < c->d.prog->n_kernels && ((need && !need[k]) || c->fn[k]))
+                k++;
+        return k == c->d.prog->n_kernels;
+}
+
+static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
 {
         double start = clock_ms();
-        int n = 0, cached = 0;
         ENTER;
-        const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
-        c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
-        if (s && !load_from_plan(c, s, 0)) {
-                snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
+        if (c->fn && is_there(c, need))
                 return TGC_OK;
+        if (!c->fn) {
+                const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
+                c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
+                if (s && !load_from_plan(c, s, 0)) {
+                        snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
+                        return TGC_OK;
+                }
+                unload(c);
+                c->d.sm90 = !strcmp(c->arch, "sm_90a");
         }
-        unload(c);
-        c->d.sm90 = !strcmp(c->arch, "sm_90a");
-        int code = load_from_source(c, plan, &n, &cached, e);
-        snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n - cached,
-                 n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
+        int code = load_from_source(c, plan, need, e), n = c->n_units - c->n_cached;
+        c->load_ms += clock_ms() - start;
+        snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n, n == 1 ? "" : "s",
+                 c->n_cached, c->load_ms / 1e3);
         return code;
 }
 

@@ -156,8 +156,9 @@ static void group_units(Pack *p)
         p->n = n;
 }
 
-static int emulate_load(Device *dev, const Plan *plan, Err *e)
+static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
 {
+        (void)need;
         EmulateDevice *d = (EmulateDevice *)dev;
         Pack units, headers;
         int code = plan_source(plan, "cuda", &units, &headers, e);

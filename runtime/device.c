@@ -178,12 +178,14 @@ int dev_join(Device *d, Err *e)
         return d->ops->join ? d->ops->join(d, e) : TGC_OK;
 }
 
-int dev_load(Device *d, const Plan *plan, const Program *prog, Err *e)
+int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e)
 {
-        if (d->prog)
+        if (d->prog && (d->prog != prog || !need))
                 return err_set(e, TGC_FAIL, "this device has a program already");
+        if (d->prog && d->kind != DEV_CUDA)
+                return TGC_OK;
         d->prog = prog;
-        return d->ops->load(d, plan, e);
+        return d->ops->load(d, plan, need, e);
 }
 
 int dev_sm90(const Device *d)

@@ -75,9 +75,10 @@ int  dev_passed(Device *d, int place, Err *e);
 int  dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e);
 int  dev_join(Device *d, Err *e);
 
-/* Make all kernels of `prog` ready, from the plan's compiled code, the disk
- * cache or the plan's source.  One program per device, borrowed until dev_close. */
-int  dev_load(Device *d, const Plan *plan, const Program *prog, Err *e);
+/* Make the kernels of `prog` ready, from the plan's compiled code, the disk
+ * cache or the plan's source.  One program per device, borrowed until dev_close.
+ * need: by kernel, or NULL: all.  On cuda others may stay out, for further calls (with need) to ask for. */
+int  dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e);
 const char *dev_load_note(const Device *d);             /* for people: "12 units compiled in 1.400 s" */
 
 /* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */

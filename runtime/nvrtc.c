@@ -21,6 +21,7 @@ enum { MAX_OPTIONS = 8, MAX_AT_ONCE = 16, MAX_CUBIN = 4 << 20, LATE_S = 120 };
 typedef struct Job {
         const Nvrtc *n;
         const Pack *units, *headers;
+        const char *want;                       /* by unit, or NULL: all */
         const char *option[MAX_OPTIONS];
         int         n_options, no_cache;
         const char **header_text, **header_name;
@@ -29,7 +30,7 @@ typedef struct Job {
         Err        *err;
         char      (*key)[33];
         struct Turn { int unit; size_t weight, size; } *turn;
-        int         n_turns;                    /* without those found in the cache */
+        int         n_turns;                    /* of those wanted, without those found in the cache */
 } Job;
 
 /* The key has the inputs only: NVRTC's output is free to carry random names. */
@@ -144,7 +145,7 @@ static size_t before(const char *text)
 static void order_units(Job *j, char *seen)
 {
         for (int i = 0; i < j->units->n; i++) {
-                if (j->cached[i])
+                if (j->cached[i] || (j->want && !j->want[i]))
                         continue;
                 memset(seen, 0, (size_t)j->headers->n);
                 const char *text = j->units->file[i].data;
@@ -158,6 +159,8 @@ static void find_unit(void *ctx, int i)
         Job *j = ctx;
         void *data;
 
+        if (j->want && !j->want[i])
+                return;
         unit_key(j, i, j->key[i]);
         memcpy(j->cubin[i].name, j->units->file[i].name, sizeof j->cubin[i].name);
         if (!j->no_cache && cache_get(j->key[i], &data, &j->cubin[i].size)) {
@@ -267,11 +270,11 @@ static void compile_in_children(Job *j)
         munmap(s, size);
 }
 
-int cuda_compile_units(const Nvrtc *n, const Pack *units, const Pack *headers, const char *arch, int no_cache,
-                       PackFile *cubin, int *n_cached, Err *e)
+int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, const Pack *headers, const char *arch,
+                       int no_cache, PackFile *cubin, int *n_cached, Err *e)
 {
         char arch_option[64], include[640];
-        Job j = { .n = n, .units = units, .headers = headers, .no_cache = no_cache, .cubin = cubin };
+        Job j = { .n = n, .units = units, .want = want, .headers = headers, .no_cache = no_cache, .cubin = cubin };
         int code = TGC_OK;
 
         memset(cubin, 0, (size_t)units->n * sizeof *cubin);
@@ -365,7 +368,7 @@ int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **p
         if ((code = plan_source(plan, "cuda", &units, &headers, e)))
                 return code;
         PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
-        code = cubin ? cuda_compile_units(&n, &units, &headers, arch, no_cache, cubin, 0, e)
+        code = cubin ? cuda_compile_units(&n, &units, 0, &headers, arch, no_cache, cubin, 0, e)
                      : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
         if (!code)
                 code = pack_write(cubin, units.n, pack, size, e);

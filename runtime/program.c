@@ -475,6 +475,15 @@ const Prog *program_find(const Program *p, const char *name)
         return 0;
 }
 
+const Prog *program_decode(const Program *p, int B)
+{
+        const Prog *best = 0;
+        for (const Prog *g = p->prog; g < p->prog + p->n_progs; g++)
+                if (!strncmp(g->name, "decode", 6) && g->B >= B && (!best || g->B < best->B))
+                        best = g;
+        return best;
+}
+
 const Io *prog_io(const Prog *p, const char *name)
 {
         FIND(p->io, p->n_io, name) return &p->io[i];

@@ -90,6 +90,7 @@ void program_free(Program *p);
 int         program_arena(const Program *p, const char *name);  /* index or -1 */
 int         program_kernel(const Program *p, const char *name); /* index or -1 */
 const Prog *program_find(const Program *p, const char *name);   /* or NULL */
+const Prog *program_decode(const Program *p, int B);            /* the smallest that takes so many sequences, or NULL */
 const Io   *prog_io(const Prog *p, const char *name);           /* or NULL */
 
 /* Value of EXPR; -1 when the text is malformed or the value exceeds 2^62.  A

@@ -167,6 +167,43 @@ static int parse_texts(Session *s, Err *e)
         return program_parse(&s->p, p->data, p->size, name, e);
 }
 
+/* ---- kernels ---- */
+
+static bool has_word(const char *list, const char *word)
+{
+        size_t n = strlen(word);
+        for (; *list; list += strcspn(list, " "), list += strspn(list, " "))
+                if (strcspn(list, " ") == n && !memcmp(list, word, n))
+                        return true;
+        return false;
+}
+
+/* Those of programs that are ready, or shall be. */
+static int load_kernels(Session *s, Err *e)
+{
+        char *need = calloc((size_t)s->p.n_kernels + 1, 1);
+        if (!need)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d kernels", s->p.n_kernels);
+        for (int i = 0; i < s->p.n_progs; i++)
+                for (int r = 0; r < s->p.prog[i].n_run && s->prog[i].ready; r++)
+                        need[s->p.prog[i].run[r].kernel] = 1;
+        int code = dev_load(s->d, s->plan, &s->p, need, e);
+        free(need);
+        return code;
+}
+
+static int load_first(Session *s, const SessionOptions *o, Err *e)
+{
+        bool all = !o->ready || dev_which(s->d) != DEV_CUDA;
+        const Prog *decode = program_decode(&s->p, o->batch ? o->batch : s->m.batch);
+        for (int i = 0; i < s->p.n_progs; i++) {
+                const Prog *g = &s->p.prog[i];
+                s->prog[i].ready = all || (strncmp(g->name, "decode", 6) ? has_word(o->ready, g->name)
+                                                                         : g == decode && has_word(o->ready, "decode"));
+        }
+        return all ? dev_load(s->d, s->plan, &s->p, 0, e) : load_kernels(s, e);
+}
+
 static int open_session(Session *s, const SessionOptions *o, Err *e)
 {
         DevKind kind = o->device;
@@ -190,7 +227,7 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
         if (!s->arena || !s->prog || !s->map)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a session");
         memset(s->map, 0, ((size_t)s->p.n_maps + 1) * MAP_BYTES);
-        if ((code = alloc_arenas(s, e)) || (code = dev_load(s->d, s->plan, &s->p, e))
+        if ((code = alloc_arenas(s, e)) || (code = load_first(s, o, e))
             || (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
                 return code;
         return dev_sync(s->d, e);
@@ -387,6 +424,11 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
                 s->rt.T = T;
                 s->rt_changed[0] = true;
         }
+        if (!s->prog[g - s->p.prog].ready) {
+                s->prog[g - s->p.prog].ready = true;
+                if ((code = load_kernels(s, e)))
+                        return code;
+        }
         s->passed[update] = false;
         if (s->rt_changed[update] && (code = dev_upload(s->d, s->rt_mem[update], &s->rt, sizeof s->rt, e)))
                 return code;
@@ -404,7 +446,7 @@ int session_run(Session *s, const char *name, int B, int T, Err *e)
         ProgState *ps = &s->prog[g - s->p.prog];
         if (ps->B != B || ps->T != T) {
                 dev_graph_free(s->d, ps->graph);
-                *ps = (ProgState){ .addr = ps->addr, .lacks = -1, .B = B, .T = T };
+                *ps = (ProgState){ .addr = ps->addr, .lacks = -1, .ready = true, .B = B, .T = T };
         }
         if (!ps->graph && dev_can_capture(s->d) && ps->seen++ >= RUNS_BEFORE_GRAPH)
                 if ((code = record(s, g, ps, B, T, e)))

@@ -25,6 +25,9 @@ typedef struct SessionOptions {
         DevOptions dev;
         int        mode;                /* SESSION_*; 0: all that the plan has */
         uint64_t   seed;                /* initial weights of a plan without any; dropout, sampling */
+        const char *ready;              /* programs, a space between, whose kernels a GPU has when the session opens; the
+                                         * others' it gets when they first run.  NULL: all */
+        int        batch;               /* "decode" of these is that for so many sequences; 0: for the plan's most */
 } SessionOptions;
 
 /* o may be NULL.  DEV_AUTO is the GPU if there is one and the plan has code for

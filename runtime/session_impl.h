@@ -12,6 +12,7 @@ typedef struct ArenaState {
 typedef struct ProgState {
         void     **addr;                /* arguments of all runs, one after the other */
         int        lacks;               /* arena it needs and has not, or -1 */
+        bool       ready;               /* its kernels are there */
         DevGraph  *graph;
         int        B, T;                /* of the graph, or of the last run */
         int        seen;                /* runs in a row at this shape */

@@ -115,16 +115,11 @@ int session_prefill(Session *s, const int *ids, int B, int n, Err *e)
 
 /* ---- decoding ---- */
 
-/* The smallest decode program that takes B sequences. */
+/* All of them need the same arenas. */
 static const Prog *decode_prog(const Session *s, int B)
 {
-        const Prog *best = 0;
-        for (int i = 0; i < s->p.n_progs; i++) {
-                const Prog *g = &s->p.prog[i];
-                if (!strncmp(g->name, "decode", 6) && g->B >= B && (!best || g->B < best->B) && s->prog[i].lacks < 0)
-                        best = g;
-        }
-        return best;
+        const Prog *g = program_decode(&s->p, B);
+        return g && s->prog[g - s->p.prog].lacks < 0 ? g : 0;
 }
 
 /* The sampler finds position p of sequence b at [p % cap][b] and appends to it. */

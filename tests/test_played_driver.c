@@ -121,10 +121,43 @@ TEST(played_driver_maps)
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
+/* Programs that are not ready when the session opens get their kernels when they first run, never inside of a graph. */
+TEST(played_driver_loads_what_runs)
+{
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live");
+        SessionOptions o = { .device = DEV_CUDA, .dev.no_cache = 1, .ready = "score decode" };
+        TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        TrainResult r;
+        Session *s;
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        CHECK_MSG(!session_open(&s, &p, &o, &e), "%s", e.msg);
+        const char *note = dev_load_note(session_device(s));
+        CHECK_MSG(!strncmp(note, "1 unit compiled, 0 from the cache", 33), "%s", note);
+        CHECK(s->prog[program_find(&s->p, "decode3") - s->p.prog].ready && s->prog[program_find(&s->p, "score") - s->p.prog].ready);
+        CHECK(!s->prog[program_find(&s->p, "decode") - s->p.prog].ready && !s->prog[program_find(&s->p, "step") - s->p.prog].ready);
+        for (in.step = 0; in.step < 5; in.step++)
+                CHECK_MSG(!session_train_step(s, &in, &r, &e), "%s", e.msg);
+        CHECK_MSG(!session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, &e) && !session_decode(s, 0, 5, 0, 0, &e), "%s", e.msg);
+        CHECK_MSG(!strncmp(note, "2 units compiled, 0 from the cache", 34), "%s", note);
+        session_close(s);
+        o.ready = "", o.batch = 1;
+        CHECK_MSG(!session_open(&s, &p, &o, &e), "%s", e.msg);
+        CHECK(!strncmp(dev_load_note(session_device(s)), "0 units", 7));
+        CHECK_MSG(!session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, &e) && !session_decode(s, 0, 5, 0, 0, &e), "%s", e.msg);
+        session_close(s);
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+}
+
 /* *used: driver calls until the session is closed, which may not fail. */
 static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 {
-        SessionOptions o = { .device = DEV_CUDA };
+        SessionOptions o = { .device = DEV_CUDA, .ready = "step update" };
         TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
         Session *s;
         TrainResult r;

@@ -286,6 +286,8 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
         j.option[j.n_options++] = "-std=c++17";
         j.option[j.n_options++] = "-default-device";
         j.option[j.n_options++] = "-w";
+        if (n->major >= 13)                     /* without textures and launches from kernels: 6 of 60 ms a unit */
+                j.option[j.n_options++] = "--minimal";
         if (!strcmp(arch, "sm_90a"))
                 j.option[j.n_options++] = "-DTGC_SM90A=1";
         if (*n->include)

@@ -159,10 +159,18 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                                 for (int m = 0; m < MI; m++)
                                         sums[m][0] = sums[m][2] = 0.f;
                         }
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, k0, lane, lead, words);
-                        wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
+                        /* Before and after them the same code: of all this ptxas takes longest for steps. */
+#pragma unroll 1
+                        for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
+                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, from, to, lane, lead,
+                                                                              words);
+                                if (round)
+                                        break;
+                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
+                        }
+                } else {
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, early, lane, lead, words);
                 }
-                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, early, lane, lead, words);
                 if constexpr (ends.READS_AHEAD) {
                         ends.start();
                         wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k > early ? k : early,

@@ -151,10 +151,11 @@ static void logits(Loss *l)
         if (l->bias && is_cuda(e)) {
                 maxv = column_v(l->V, 8);
                 pre = arena_fmt(e->tmp,
-                                "                float bias[V];\n                load<V>(bias, %s + col);\n      "
-                                "          for (int j = 0; j < V; j++)\n"
+                                "                float bias[V];\n                if (col < %lld)\n"
+                                "                        load<V>(bias, %s + col);\n"
+                                "                for (int j = 0; j < V; j++)\n"
                                 "                        v[j] += bias[j];\n",
-                                plain_arg(e, &b, l->bias));
+                                (long long)l->V, plain_arg(e, &b, l->bias));
         } else if (l->bias) {
                 Access ba;
                 access_of(e->g, e->place, l->bias, &ba);

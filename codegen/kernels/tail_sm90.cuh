@@ -321,7 +321,7 @@ struct PairTail {
         {
                 const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
-                if (!inside(r, c))
+                if (TailSums<Tail>::ASKS && !inside(r, c))      /* the others only make `out`: store_lines asks */
                         return;
                 Pairs in = pairs[j % 4];
                 if (Lines::ROWS) {

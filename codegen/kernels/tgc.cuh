@@ -20,7 +20,7 @@
  * multiple of V.  Each functor states `static constexpr int MAXV` (1, 2, 4 or 8):
  * the family may use any V up to it, a power of two; `MINV` is 2 where the
  * functor works on pairs (rotary, two interleaved halves) and 1 elsewhere.
- * A family must never call a functor outside of rows x cols.  Arithmetic is
+ * A family must never call a functor outside of rows x cols (but see STORES).  Arithmetic is
  * float32 whatever the storage type.
  *
  * No floating-point atomics: a sum has one order, so the same bits come twice.
@@ -202,7 +202,9 @@ struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
  *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
  *
  * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two neighbours (0: nothing, -1:
- * several arrays).  STORES 0: some of it is not so.  Straight stores. */
+ * several arrays).  STORES 0: some of it is not so.  Straight stores.
+ * With STORES and no SUMS a tail may be called outside of rows x cols too, where what it puts is dropped: what it reads by
+ * itself, not by In, it leaves alone there. */
 struct Straight {
         template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
         {

@@ -2,7 +2,7 @@
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
  *           -o attention_grad_sm90_bench tests/bench/attention_grad_sm90_bench.cu -ldl
- *      ./attention_grad_sm90_bench [test|speed [number]]
+ *      ./attention_grad_sm90_bench [test [number]|speed [part of a problem's name]]
  *
  * Every problem: normal inputs, outputs poisoned, gradients of one kv head and its query heads against plain sums in
  * double; error is |got - want| / |want| over a whole tensor, and the worst element's over |want| + rms.
@@ -693,20 +693,24 @@ static bool speed(const char *name)
         return good;
 }
 
-static bool speeds(int only)
+static bool speeds(const char *part)
 {
         bool good = true;
-        int i = 0;
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 12, 12, true>, 32, 1024>("gpt2 B32 H12 D64 T1024");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 32, 8, true>, 4, 2048>("B4 H32/8 D64 T2048");
-        if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 4, 2048>("B4 H32/8 D128 T2048");
-        if (only < 0 || i++ == only) good &= speed<Shape<128, 32, 8, true>, 2, 4096>("B2 H32/8 D128 T4096");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 192>("TinyLM B8 H6 D64 T192");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 32, 192>("B32 H6 D64 T192");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 12, 12, true>, 32, 256>("B32 H12 D64 T256");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 256>("B8 H6 D64 T256");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 6, 6, true>, 8, 128>("B8 H6 D64 T128");
-        if (only < 0 || i++ == only) good &= speed<Shape<64, 12, 12, true>, 64, 128>("B64 H12 D64 T128");
+#define SPEED(NAME, B, T, ...) if (strstr(NAME, part)) good &= speed<Shape<__VA_ARGS__, true>, B, T>(NAME)
+        SPEED("gpt2 B32 H12 D64 T1024", 32, 1024, 64, 12, 12);
+        SPEED("gpt2 B16 H12 D64 T1024", 16, 1024, 64, 12, 12);
+        SPEED("B4 H32/8 D64 T2048", 4, 2048, 64, 32, 8);
+        SPEED("B4 H32 D64 T2048", 4, 2048, 64, 32, 32);
+        SPEED("B4 H32/8 D128 T2048", 4, 2048, 128, 32, 8);
+        SPEED("B2 H32/8 D128 T4096", 2, 4096, 128, 32, 8);
+        SPEED("B2 H32 D128 T4096", 2, 4096, 128, 32, 32);
+        SPEED("TinyLM B8 H6 D64 T192", 8, 192, 64, 6, 6);
+        SPEED("B32 H6 D64 T192", 32, 192, 64, 6, 6);
+        SPEED("B32 H12 D64 T256", 32, 256, 64, 12, 12);
+        SPEED("B8 H6 D64 T256", 8, 256, 64, 6, 6);
+        SPEED("B8 H6 D64 T128", 8, 128, 64, 6, 6);
+        SPEED("B64 H12 D64 T128", 64, 128, 64, 12, 12);
+#undef SPEED
         return good;
 }
 
@@ -715,15 +719,15 @@ int main(int argc, char **argv)
         cudaDeviceProp prop;
         bool good = true;
         const char *only = argc > 1 ? argv[1] : "";
-        const int which = argc > 2 ? atoi(argv[2]) : -1;
+        const char *part = argc > 2 ? argv[2] : "";     /* of a problem's name; of tests: the number */
         setvbuf(stdout, 0, _IOLBF, 0);
         CUDA(cudaGetDeviceProperties(&prop, 0));
         sms = prop.multiProcessorCount;
         printf("%s, %d multiprocessors\n", prop.name, sms);
         if (!*only || !strcmp(only, "test"))
-                good &= tests(which);
+                good &= tests(*part ? atoi(part) : -1);
         if (!*only || !strcmp(only, "speed"))
-                good &= speeds(which);
+                good &= speeds(part);
         printf("%s\n", good ? "all right" : "SOMETHING IS WRONG");
         return good ? 0 : 1;
 }

@@ -332,6 +332,8 @@ static bool tests()
 
 /* ---- speed ------------------------------------------------------------------- */
 
+static const char *part = "";           /* of the names of problems to time */
+
 template <class A, int B, int T>
 struct Speed {
         Mem m;
@@ -361,6 +363,8 @@ struct Speed {
 template <class A, int B, int T>
 static void speed(const char *name)
 {
+        if (!strstr(name, part))
+                return;
         Speed<A, B, T> p(name);
         if constexpr (A::D == 64) {
                 p.template run<typename Table<64, 4>::Tile>("4 groups");
@@ -383,6 +387,8 @@ static void speeds()
         speed<Plain<64, 12, 12>, 32, 1024>("gpt2 B32 H12 D64 T1024");
         speed<Plain<64, 12, 12>, 16, 1024>("gpt2 B16 H12 D64 T1024");
         speed<Plain<64, 32, 8>, 4, 2048>("llama-1B B4 H32/8 D64 T2048");
+        speed<Plain<64, 32, 32>, 4, 2048>("causal B4 H32 D64 T2048");
+        speed<Plain<128, 32, 32>, 2, 4096>("causal B2 H32 D128 T4096");
         speed<Plain<128, 32, 8>, 4, 2048>("llama B4 H32/8 D128 T2048");
         speed<Plain<128, 32, 8>, 2, 4096>("llama B2 H32/8 D128 T4096");
         speed<Plain<64, 32, 32>, 4, 4096>("causal B4 H32 D64 T4096");
@@ -408,6 +414,7 @@ int main(int argc, char **argv)
         cudaDeviceProp prop;
         const char *only = argc > 1 ? argv[1] : "";
         bool good = true;
+        part = argc > 2 ? argv[2] : "";
         setvbuf(stdout, 0, _IOLBF, 0);
         CUDA(cudaGetDeviceProperties(&prop, 0));
         sms = prop.multiProcessorCount;

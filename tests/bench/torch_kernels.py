@@ -160,4 +160,5 @@ def main():
             print(part.__name__, "failed:", str(e).splitlines()[0])
 
 
-main()
+if __name__ == "__main__":
+    main()

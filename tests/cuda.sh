@@ -138,6 +138,15 @@ check() {
                 # shellcheck disable=SC2086
                 try "check $m says 200 tokens" $tgc check models/$m -D n_layer=2 -D vocab=300 -D ctx=320 --tokens 16 --greedy 200 --device cuda
         done
+        # several queries a kv head by a launch of their own: parts of the cache in one cluster and in two; a window
+        for m in "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 700" \
+                 "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 1301" \
+                 "-D head_dim=128 -D n_head=3 -D n_kv_head=1 -D window=800 -b 3 --dtype f16 --tokens 1001"; do
+                # shellcheck disable=SC2086
+                try "check llama $m" $tgc check models/llama.lua $m -D n_embd=128 -D n_ff=64 -D n_layer=1 -D vocab=67 -D ctx=2048 --greedy 8 --device cuda
+        done
+        # experts' weights before the launch before has ended
+        try "check moe says 100 tokens" $tgc check models/moe.lua -D n_layer=2 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D head_dim=64 -D n_ff=1024 -D n_expert=4 -D vocab=300 -D ctx=160 -b 1 --dtype bf16 --tokens 16 --greedy 100 --device cuda
         # the next tokens of several sequences
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" "falcon.lua -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256 --dtype f16" \
                  "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=4352 --dtype bf16" \

@@ -275,6 +275,8 @@ int main()
         merges<float, Heads<3, 1, 16, 0, true>, 8, 16, 8>("three rows of two queries, slopes", 2);
         merges<float, Heads<2, 2, 48, 60>, 1, 4, 4>("a window, three queries", 3);
         merges<bf16, Heads<4, 2, 64>, 2, 2, 2>("two blocks in bf16", 1);
+        merges<bf16, Heads<8, 2, 64>, 4, 16, 8>("four rows on tensor cores in two clusters", 1);
+        merges<f16, Heads<8, 2, 128, 600>, 8, 32, 8>("two queries of four rows, a window", 2);
         if (failures)
                 printf("%d failures\n", failures);
         return failures != 0;

@@ -327,7 +327,8 @@ static void forward(Emit *e, const Group *gr)
                         done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
-                bool none90 = e->done90[gr->anchor], on90 = none90 || ((r == 1 || mma) && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
+                bool none90 = e->done90[gr->anchor], merges = r == 1 || mma;
+                bool on90 = none90 || (merges && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
                 if (none90) {
                         b.on90 = (On90){ .threads = b.threads, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");

@@ -134,8 +134,8 @@ static void expert(Emit *e, const Group *gr)
 typedef struct RowsShape { int threads, split, min_blocks; } RowsShape;
 
 /* `slots` products of N columns by K.  One slot's columns that one block on each multiprocessor can have: as many warps as have
- * three loads of a row each (H100, 12x768 with 8 experts, us a token: 247.9 -> 242.8).  Else blocks of 256, two a multiprocessor at least; where a lane
- * has all its loads under way at once, four fit (247.9 -> 246.3). */
+ * three loads of a row each (H100, 12x768 with 8 experts, us a token: 247.9 -> 242.8).  Else blocks of 256, two a
+ * multiprocessor at least; where a lane has all its loads under way at once, four fit (247.9 -> 246.3). */
 static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int align)
 {
         enum { ROWS = 2, MOST_THREADS = 768 };

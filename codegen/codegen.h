@@ -257,13 +257,17 @@ const char *c_type(DType dt);
 const char *dim_c(Emit *e, Dim d);      /* C text: constants, B and T */
 const char *dim_grid(Emit *e, Dim d);   /* manifest text */
 
-/* ---- entry.c: pieces to entry points, and the kernels' texts ---- */
+/* ---- entry.c: pieces to entry points ---- */
 
-Module *module_new(Arena *a, int target);
 int64_t grid_count(const char *expr);                    /* blocks; -1: they depend on B or T */
 bool    piece_equal(const Piece *a, const Piece *b);
-bool    calls_next(const Emit *e);                       /* every kernel announces the next, before it waits itself */
+bool    calls_next(const Emit *e);                       /* kernels announce the next before they wait themselves, but for calls_late */
 void    kernels_name(Emit *e);                           /* every launch gets a kernel, equal texts the same one */
+void    text_as(Text *out, const char *text, const char *to, const char *indent);       /* \1 as `to`, lines indented but empty ones */
+
+/* ---- module.c: all kernels of one target, as texts ---- */
+
+Module *module_new(Arena *a, int target);
 void    module_text(const Module *m, Text *kernels, Text *source);
 void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
 void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */

@@ -213,3 +213,11 @@ bool ck_convert(void *dst, int dst_dtype, const void *src, int src_dtype, size_t
         }
         return true;
 }
+
+bool ck_name_ok(const char *s)
+{
+        for (; *s; s++)
+                if ((unsigned char)*s < 0x20 || *s == 0x7f)
+                        return false;
+        return true;
+}

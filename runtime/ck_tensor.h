@@ -37,6 +37,9 @@ bool ck_count(int rank, const int64_t *dim, int64_t *count);
 /* "[3,4]", "[]"; returns buf. */
 const char *ck_shape_text(char *buf, size_t size, int rank, const int64_t *dim);
 
+/* No control characters: names end up in messages and in lists of one name per line. */
+bool ck_name_ok(const char *name);
+
 /* n elements from src to dst, times scale; the regions do not overlap, neither
  * needs alignment.  Equal types and scale 1 are a memcpy; otherwise both must be
  * floating types, and values pass through float32.  False: no such conversion. */

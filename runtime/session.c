@@ -426,8 +426,10 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
         }
         if (!s->prog[g - s->p.prog].ready) {
                 s->prog[g - s->p.prog].ready = true;
-                if ((code = load_kernels(s, e)))
+                if ((code = load_kernels(s, e))) {
+                        s->prog[g - s->p.prog].ready = false;   /* to be tried again */
                         return code;
+                }
         }
         s->passed[update] = false;
         if (s->rt_changed[update] && (code = dev_upload(s->d, s->rt_mem[update], &s->rt, sizeof s->rt, e)))

@@ -301,8 +301,8 @@ static void forward(Emit *e, const Group *gr)
                 while (r < per && r < 8)
                         r *= 2;
                 bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
-                int64_t blocks = B * t.K * ((per + r - 1) / r);
-                while (splits < 32 && blocks * splits * (mma ? 2 : 1) < 264 && S / (splits * 2) >= 64)
+                int64_t groups = t.K * ((per + r - 1) / r), most = mma ? SMS : 2 * SMS;         /* blocks of mma are large */
+                while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
                 b.waits = true;
@@ -316,7 +316,6 @@ static void forward(Emit *e, const Group *gr)
                 text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n"
                                   "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as gen_attention.c has it\");\n\n",
                          r, splits, b.threads, type, mma ? "true" : "false");
-                int64_t groups = t.K * ((per + r - 1) / r);
                 build_functor(&b, &gr->tail[0], "tail");
                 build_line(&b, "\1_tail tail = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";

@@ -135,6 +135,13 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                                 in.get_g(dy[HOLD ? i : 0], stage, i);
                                         mean[0] += LAYER ? vec_sum(v[HOLD ? i : 0]) : 0.f;
                                 }
+                const auto again = [&](int i, int h) {          /* what registers do not hold */
+                        if (HOLD)
+                                return;
+                        in.get_x(v[h], stage, i);
+                        in.get_g(dy[h], stage, i);
+                        load<8>(w[h], gain + in.col(i));
+                };
                 if (HOLD)
                         in.fetch(group + NORM_BACK_STAGES * tiles, stage);
                 if (LAYER)
@@ -145,11 +152,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                         for (int i = 0; i < PER; i++)
                                 if (in.has(i)) {
                                         const int h = HOLD ? i : 0;
-                                        if (!HOLD) {
-                                                in.get_x(v[h], stage, i);
-                                                in.get_g(dy[h], stage, i);
-                                                load<8>(w[h], gain + in.col(i));
-                                        }
+                                        again(i, h);
 #pragma unroll
                                         for (int j = 0; j < 8; j++) {
                                                 v[h][j] -= mean[0];
@@ -168,11 +171,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                         for (int i = 0; i < PER; i++)
                                 if (in.has(i)) {
                                         const int h = HOLD ? i : 0;
-                                        if (!HOLD) {
-                                                in.get_x(v[h], stage, i);
-                                                in.get_g(dy[h], stage, i);
-                                                load<8>(w[h], gain + in.col(i));
-                                        }
+                                        again(i, h);
 #pragma unroll
                                         for (int j = 0; j < 8; j++) {
                                                 v[h][j] = (HOLD ? v[h][j] : v[h][j] - mean[0]) * rstd;

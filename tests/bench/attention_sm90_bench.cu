@@ -2,7 +2,7 @@
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen -Icodegen/kernels -Iruntime \
  *           -o attention_sm90_bench tests/bench/attention_sm90_bench.cu -ldl
- *      ./attention_sm90_bench [test|speed]
+ *      ./attention_sm90_bench [test|speed [part of a problem's name]]
  *
  * Tests: every query (or 4096 of them) and its lse against float64, fresh random inputs, outputs poisoned
  * before; lengths that are no multiple of a tile, windows, soft caps, slopes, fewer kv heads; twice the same

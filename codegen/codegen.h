@@ -84,8 +84,9 @@ typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT, S
 /* id: node, parameter, work or map; or an arena's name.  off in bytes. */
 typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;
 
-/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32 come. */
-typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; } TensorMap;
+/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32 come.  It moves boxes of
+ * 128 bytes by as many rows as these are elements; or of box_bytes (128, 64, 32) by box_rows. */
+typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; int box_rows, box_bytes; } TensorMap;
 
 /* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
  * multiprocessor, at most `grid` of them, an even number where they work in pairs; or `grid` in clusters of `cluster`.
@@ -216,12 +217,19 @@ int   work_keep(Emit *e, Dim elems, int size, const char *name);
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
+/* A tail's store: of two neighbouring sums `width` 16-bit values (TailStores in kernels/tgc.cuh), in a matrix of rows of cols
+ * elements, ld apart.  ld 0: it does not lie so. */
+typedef struct Stored { Slot slot; DType dt; int64_t cols, ld; int width; } Stored;
+enum { MOST_STORED = 2 };
+
 typedef struct FunctorText {
         Text text;              /* the functor's definition */
         int  maxv, minv;
         bool reads;             /* something in every row */
         bool by_row;            /* what it reads is not the same for all rows */
         double bytes, flops;    /* per whole domain, at the largest sizes */
+        int    n_stored;        /* CUDA: all that a tail stores, if the copy engine may do that; else 0 */
+        Stored stored[MOST_STORED];
 } FunctorText;
 
 /* One kernel under construction, for either target. */
@@ -328,6 +336,8 @@ typedef struct Product90 {
         Dim     rows;
         bool    brief;                  /* it may have a short tile */
         bool    slabs;                  /* w is turn90's copy */
+        int     n_stored;               /* of FunctorText */
+        Stored  stored[MOST_STORED];
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);

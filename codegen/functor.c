@@ -88,6 +88,26 @@ static int pair_width(const Dom *d)
         return d->num == d->den ? 2 : d->num * 2 == d->den ? 1 : d->num == d->den * 2 ? 4 : 0;
 }
 
+/* Where a store of member r lies as rows of its domain's columns. */
+static Stored stored_rows(F *f, Ref r)
+{
+        const Node *n = NODE(f->g, r);
+        const Dom *d = &f->dom[f->dom_of[r] - 1];
+        Stored s = { .dt = n->type.dt, .cols = d->n, .width = pair_width(d) };
+        Access a;
+        Type two = type_of(n->type.dt, 2, f->f->rows, DIM(d->n));
+        if (n->op == OP_ACCUM) {
+                s.slot = (Slot){ .kind = SLOT_GRAD, .id = n->in[0] };
+                s.ld = d->n;
+        } else if (n->op != OP_APPEND && access_of(f->g, f->e->place, r, &a) && access_reshape(&a, &two) &&
+                   dim_eq(a.stride[1], DIM(1)) && dim_is_const(a.stride[0])) {
+                s.dt = NODE(f->g, a.base)->type.dt;
+                s.slot = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[s.dt] };
+                s.ld = a.stride[0].n;
+        }
+        return s;
+}
+
 static void emit_stores(F *f, int depth, Ref r)
 {
         Index ix;
@@ -112,8 +132,8 @@ static void emit_stores(F *f, int depth, Ref r)
                 LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
                      name);
         } else if (f->f->puts && ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
-                if (f->stores < 2)
-                        f->width[f->stores] = pair_width(&f->dom[d]);
+                if (f->stores < MOST_STORED)
+                        f->stored[f->stores] = stored_rows(f, r);
                 LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col, src);
                 return;
         } else if (ix.vector || ix.scalar) {
@@ -467,7 +487,10 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 const bool ahead = f->in.s || f->in_rows.s;
                 if (f->stores)
                         text_add(&out->text, "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = %d, READ = %d;\n",
-                                 f->mixed ? 0 : f->stores, f->width[0], f->width[1], f->read);
+                                 f->mixed ? 0 : f->stores, f->stored[0].width, f->stored[1].width, f->read);
+                if (!f->mixed && f->stores <= MOST_STORED && v == 8 && (!f->read || f->read == f->stored[0].width))
+                        out->n_stored = f->stores;
+                memcpy(out->stored, f->stored, sizeof out->stored);
                 if (ahead)
                         early_reads(f);
                 text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "

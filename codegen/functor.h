@@ -49,7 +49,8 @@ typedef struct F {
         bool    pos_ahead;              /* the position is one of them; and so are those frequencies of heads of freq_D */
         const char *freq;
         int64_t freq_D;
-        int     stores, width[2], read; /* of a tail, CUDA: those that `out` makes (TailStores in kernels/tgc.cuh) */
+        int     stores, read;           /* of a tail, CUDA: those that `out` makes (TailStores in kernels/tgc.cuh) */
+        Stored  stored[MOST_STORED];
         bool    mixed;                  /* it also reads or writes what is not a vector of 16-bit values */
         FunctorText *out;
         double  elems;

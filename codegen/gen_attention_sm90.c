@@ -86,7 +86,7 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
         int64_t ld = dim_most(e, a.stride[1]);
         *head = H > 1 ? a.stride[2].n : D;
         *col = a.off;
-        *m = (TensorMap){ { .kind = SLOT_NODE, .id = a.base }, all->dt, B * T, ld, ld };
+        *m = (TensorMap){ .of = { .kind = SLOT_NODE, .id = a.base }, .dt = all->dt, .rows = B * T, .cols = ld, .ld = ld };
         return (B == 1 || dim_most(e, a.stride[0]) == T * ld) && ld % 8 == 0 && a.off + (H - 1) * *head + D <= ld &&
                dim_most(e, type_elems(all)) >= B * T * ld;
 }

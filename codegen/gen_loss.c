@@ -63,7 +63,7 @@ int column_v(int64_t n, int most)
 enum { SHORT_N = 128 };
 
 int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes)
+            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes, const Stored *to)
 {
         Emit *e = l->e;
         int across = 0;
@@ -71,7 +71,9 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
                 Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, false };
+                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, .n_stored = to && dt_size[to->dt] == 2 };
+                if (to)
+                        p.stored[0] = *to;
                 Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .tail = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
@@ -139,6 +141,8 @@ Slot chunk_of(Loss *l, Ref r)
         return s;
 }
 
+Stored logits_rows(const Loss *l) { return (Stored){ work_slot(l->scratch), l->dt, (l->V + 7) / 8 * 8, l->ld, 2 }; }
+
 static void logits(Loss *l)
 {
         Emit *e = l->e;
@@ -148,6 +152,7 @@ static void logits(Loss *l)
         mat_of(e, &b, l->w, 0, &w);
         const char *s = scratch_arg(l, &b, true), *pre = "";
         int maxv = 8;           /* whatever V is: a row has room for its padding, which stays zero */
+        const Stored to = logits_rows(l);
         if (l->bias && is_cuda(e)) {
                 maxv = column_v(l->V, 8);
                 pre = arena_fmt(e->tmp,
@@ -175,7 +180,7 @@ static void logits(Loss *l)
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
                 bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x), place_of(l, l->w),
-                dt_size[l->dt]);
+                dt_size[l->dt], maxv == 8 ? &to : NULL);
 }
 
 void dloss_text(Loss *l, Build *b)
@@ -260,7 +265,9 @@ static void grad_x(Loss *l)
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
-                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), work_slot(l->scratch), place_of(l, l->w), dt_size[out]);
+                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), work_slot(l->scratch), place_of(l, l->w), dt_size[out],
+                column_v(l->C, 8) == 8 ? &(Stored){ { .kind = SLOT_NODE, .id = l->dx, .off = l->r0 * l->C * dt_size[out] }, out,
+                                                   l->C, l->C, 2 } : NULL);
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -390,7 +397,7 @@ static void grad_w(Loss *l, int index, bool whole)
         sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
-                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), work_slot(l->scratch), place, l->first ? 4 : 8);
+                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
 }
 
 static void grad_bias(Loss *l, int index)

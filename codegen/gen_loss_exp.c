@@ -86,6 +86,7 @@ void exp_logits(Loss *l)
 {
         Emit *e = l->e;
         Mat x, w;
+        const Stored to = logits_rows(l);
         Build b = build_start(e, l->gr, "matmul", "linear_ce_exp");
         mat_of(e, &b, l->x, 0, &x);
         mat_of(e, &b, l->w, 0, &w);
@@ -101,7 +102,7 @@ void exp_logits(Loss *l)
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         l->exps->across = product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
                                   bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x),
-                                  place_of(l, l->w), dt_size[l->dt]);
+                                  place_of(l, l->w), dt_size[l->dt], &to);
 }
 
 void exp_finish(Loss *l, bool grad)

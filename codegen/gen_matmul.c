@@ -453,6 +453,8 @@ static void matmul(Emit *e, const Group *gr)
         Product90 p = { .dt = a.dt, .ta = s.ta, .tb = s.tb, .M = s.m_most, .N = N, .K = s.k_most, .align = align,
                         .tail_bytes = tail.bytes / ((double)s.m_most * (double)N), .reads = tail.reads,
                         .fixed = fixed_m, .rows = s.M, .brief = fixed_m };
+        p.n_stored = tail.n_stored;
+        memcpy(p.stored, tail.stored, sizeof p.stored);
         Sums sums = { column_beside(e, gr->anchor), -1, 0 };
         Ways ways = { .cut = !s.lead, .most = !fixed || !p.fixed, .sums = sums.columns, .batch = s.b_most,
                       .tail = tail_key(e, &gr->tail[0]) };

@@ -257,11 +257,34 @@ const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
 const char *maps90(Build *b, const Product90 *p)
 {
         Emit *e = b->e;
-        const TensorMap a = { p->a, p->dt, p->ta ? p->K : p->M, p->ta ? p->M : p->K, p->lda },
-                        w = { p->w, p->dt, p->slabs ? (p->K + 31) / 32 * p->N : p->tb ? p->N : p->K,
-                              p->slabs ? 32 : p->tb ? p->K : p->N, p->ldw };
+        const TensorMap a = { .of = p->a, .dt = p->dt, .rows = p->ta ? p->K : p->M, .cols = p->ta ? p->M : p->K, .ld = p->lda },
+                        w = { .of = p->w, .dt = p->dt, .rows = p->slabs ? (p->K + 31) / 32 * p->N : p->tb ? p->N : p->K,
+                              .cols = p->slabs ? 32 : p->tb ? p->K : p->N, .ld = p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
         return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
+}
+
+/* The tail, which leaves its results to the copy engine if all of them lie as rows that start at multiples of 16 bytes.  A box is 16
+ * rows by what a row of a warp's panel has of that store: PairTail in kernels/tail_pair_sm90.cuh. */
+static const char *tail90(Build *b, const Product90 *p)
+{
+        int bytes = 0, columns;
+        bool rows = p->fixed && p->n_stored;
+        for (int i = 0; i < p->n_stored; i++) {
+                const Stored *s = &p->stored[i];
+                bytes += 8 * s->width;
+                rows &= s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0;
+        }
+        if (!rows || (p->n_stored == 2 && p->stored[0].width + p->stored[1].width == 5))
+                return "tail";
+        columns = bytes <= 16 ? 64 : bytes <= 32 ? 32 : 16;
+        const char *maps = "";
+        for (int i = 0; i < p->n_stored; i++) {
+                const Stored *s = &p->stored[i];
+                const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
+                maps = arena_fmt(b->e->tmp, "%s, a.%s", maps, arg_map(b->e, &b->args, &m, i ? "map_d" : "map_c"));
+        }
+        return arena_fmt(b->e->tmp, "boxed(tail%s)", maps);
 }
 
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
@@ -310,7 +333,8 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                 build_line(b, "matmul_tma_split%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
                            rows);
         else
-                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, tail%s);", how, waits, maps, rows);
+                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, tail90(b, p),
+                           rows);
         text_add(&b->body, "#else\n");
         if (b->waits)
                 build_line(b, "pdl_wait();");

@@ -187,7 +187,8 @@ const char *arg_int(Emit *e, Args *a, int value, const char *name)
 static bool map_equal(const TensorMap *a, const TensorMap *b)
 {
         return a->of.kind == b->of.kind && a->of.id == b->of.id && a->of.off == b->of.off && a->dt == b->dt &&
-               a->rows == b->rows && a->cols == b->cols && a->ld == b->ld;
+               a->rows == b->rows && a->cols == b->cols && a->ld == b->ld && a->box_rows == b->box_rows &&
+               a->box_bytes == b->box_bytes;
 }
 
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)

@@ -29,10 +29,12 @@ void shift(Build *b, const char *arg, int64_t bytes);
 Slot place_of(Loss *l, Ref r);
 Slot chunk_of(Loss *l, Ref r);
 void dloss_text(Loss *l, Build *b);             /* the functor \1_dloss: the gradient of each token's loss */
-/* One product of the chunk: M x N over K; text of both operands, their places, bytes the tail moves per element.
+Stored logits_rows(const Loss *l);              /* the chunk's logits, up to the eight columns that the last one is among */
+/* One product of the chunk: M x N over K; text of both operands, their places, bytes the tail moves per element, what it stores
+ * if it puts that (16 bits; a tail for eight columns) or NULL.
  * Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
 int  product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes);
+             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes, const Stored *to);
 
 /* ---- gen_loss_exp.c ---- */
 

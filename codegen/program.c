@@ -330,6 +330,8 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                 text_add(&t, "%s", m->dt == DT_F32 ? "tf32" : dt_name[m->dt]);
                 ref_text(e, sh, b, n, m->of, &t);
                 text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
+                if (m->box_rows)
+                        text_add(&t, " box %d %d", m->box_rows, m->box_bytes);
                 text_add(out, " map:%d", map_number(sh, t.s));
                 text_free(&t);
                 return;

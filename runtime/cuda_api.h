@@ -25,7 +25,8 @@ enum {
         CU_STREAM_NON_BLOCKING = 1,
         CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2,
         CU_CAPTURE_THREAD_LOCAL = 1,
-        CU_TENSOR_MAP_F16 = 6, CU_TENSOR_MAP_BF16 = 9, CU_TENSOR_MAP_TF32 = 11, CU_TENSOR_MAP_SWIZZLE_128 = 3, CU_TENSOR_MAP_L2_256 = 3,
+        CU_TENSOR_MAP_F16 = 6, CU_TENSOR_MAP_BF16 = 9, CU_TENSOR_MAP_TF32 = 11, CU_TENSOR_MAP_SWIZZLE_32 = 1,
+        CU_TENSOR_MAP_SWIZZLE_64 = 2, CU_TENSOR_MAP_SWIZZLE_128 = 3, CU_TENSOR_MAP_L2_256 = 3,
         CU_LAUNCH_CLUSTER = 4,                  /* size of a cluster */
         CU_LAUNCH_EARLY = 6                     /* programmatic stream serialization */
 };

@@ -454,16 +454,18 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         return TGC_OK;
 }
 
-/* As kernels/matmul_sm90.cuh wants it: boxes of 128 bytes and as many rows as these are elements, swizzled, zeros outside. */
+/* As kernels/matmul_sm90.cuh wants it: swizzled boxes, zeros outside. */
 static int cuda_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
 {
         static const int type[] = { [MAP_BF16] = CU_TENSOR_MAP_BF16, [MAP_F16] = CU_TENSOR_MAP_F16,
                                     [MAP_TF32] = CU_TENSOR_MAP_TF32 };
         const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * m->elem };
-        const unsigned side = (unsigned)(128 / m->elem), box[2] = { side, side }, step[2] = { 1, 1 };
+        const unsigned box[2] = { (unsigned)(m->box_bytes / m->elem), (unsigned)m->box_rows }, step[2] = { 1, 1 };
+        const int swizzle = m->box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128 : m->box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64
+                                                                                                  : CU_TENSOR_MAP_SWIZZLE_32;
         ENTER;
         TRY(cuTensorMapEncodeTiled(out, type[m->type], 2, matrix, dims, strides, box,
-                                   step, 0, CU_TENSOR_MAP_SWIZZLE_128, CU_TENSOR_MAP_L2_256, 0),
+                                   step, 0, swizzle, CU_TENSOR_MAP_L2_256, 0),
             "making a tensor map");
         return TGC_OK;
 }

@@ -199,7 +199,8 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
 /* kernels/emulate_block.h's Map. */
 static int emulate_tensor_map(Device *dev, void *out, const MapDef *m, void *matrix, Err *e)
 {
-        const struct { const void *matrix; uint64_t elem, rows, cols, ld; } map = { matrix, m->elem, m->rows, m->cols, m->ld };
+        const struct { const void *matrix; uint64_t elem, rows, cols, ld; int box_rows, box_bytes; } map = {
+                matrix, m->elem, m->rows, m->cols, m->ld, m->box_rows, m->box_bytes };
         (void)dev, (void)e;
         memcpy(out, &map, sizeof map);
         return TGC_OK;

@@ -48,9 +48,10 @@
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
- *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD   tensor map number N, from 0 on in order, of that matrix: 128
- *                                      bytes that sm_90a's copy engine reads with; elsewhere zeros.  tf32: of float32,
- *                                      rounded to tf32 on the way
+ *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map number N, from 0 on in order, of that
+ *                                      matrix: 128 bytes by which sm_90a's copy engine moves boxes of it, of ROWS rows of
+ *                                      BYTES bytes (32, 64, 128), without that as many of 128 as these are elements;
+ *                                      elsewhere zeros.  tf32: of float32, rounded to tf32 on the way
  *      sm90 KERNEL threads N smem N [cluster N]        on sm_90a its blocks are so, and at most as many as
  *                                      multiprocessors; or in clusters of N, which divides their number
  *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in

@@ -242,6 +242,18 @@ static void parse_map(Parse *s)
         m.rows = words_int(w, "rows", INT32_MAX);
         m.cols = words_int(w, "columns", INT32_MAX);
         m.ld = words_int(w, "row stride", INT32_MAX);
+        m.box_rows = 128 / (int)m.elem;
+        m.box_bytes = 128;
+        char *box = words_next(w);
+        if (box && strcmp(box, "box"))
+                words_fail(w, "'%.20s' behind a tensor map: box is wanted, or nothing", box);
+        else if (box) {
+                m.box_rows = (int)words_int(w, "rows of a box", 256);
+                m.box_bytes = (int)words_int(w, "bytes of a box's row", 128);
+                if (!w->code && (m.box_rows < 1 || (m.box_bytes != 32 && m.box_bytes != 64 && m.box_bytes != 128)))
+                        words_fail(w, "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted", m.box_rows,
+                                   m.box_bytes);
+        }
         words_end(w);
         if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
                 words_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "

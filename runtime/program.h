@@ -72,6 +72,7 @@ typedef struct MapDef {
         MapType  type;
         uint64_t elem;                  /* bytes of an element */
         uint64_t rows, cols, ld;        /* elements */
+        int      box_rows, box_bytes;   /* what moves at once; 0, 128: as many rows as 128 bytes are elements */
 } MapDef;
 
 typedef struct Program {

@@ -32,12 +32,14 @@ struct Wgmma {
 };
 
 /* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix of elements of 2 bytes, or of 4, of
- * which come tf32. */
-struct Map { const char *matrix; uint64_t elem, rows, cols, ld; };
+ * which come tf32; boxes of box_rows rows of 128, 64 or 32 bytes. */
+struct Map { const char *matrix; uint64_t elem, rows, cols, ld; int box_rows, box_bytes; };
 
 /* A tile that the copy engine is to fetch, for the block whose shared memory it goes to.  The map is a copy: the
  * thread whose parameter it is may end before. */
 struct Fetch { char *to; Map map; const void *mbar; int x, y; };
+/* One that it is to store. */
+struct Send { const char *from; Map map; int group, x, y; };
 
 struct Thread {
         Context context;
@@ -54,6 +56,8 @@ struct Thread {
         /* Copies under way, oldest first; groups committed. */
         std::vector<Copy> copies;
         int group, spins;
+        std::vector<Send> sends;        /* of the copy engine, the same way */
+        int sent;
         /* Hopper (emulate_sm90.h) */
         const void *mbar;               /* at which it waits */
         unsigned round;                 /* of the cluster's barrier */
@@ -365,6 +369,8 @@ inline void thread_end(Thread *t)
         Warp *w = t->warp;
         if (!t->copies.empty())
                 fail("thread %d ends with %zu asynchronous copies not waited for", t->number, t->copies.size());
+        if (!t->sends.empty())
+                fail("thread %d ends with %zu stores of the copy engine not waited for", t->number, t->sends.size());
         if (!t->wgmma.empty())
                 fail("thread %d ends with %zu wgmma's not waited for", t->number, t->wgmma.size());
         for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
@@ -490,6 +496,7 @@ inline void block_start(Block *b, char *stacks)
                 t->warp->lane[t->lane] = t;
                 t->warp->exists |= 1u << t->lane;
                 t->copies.clear();
+                t->sends.clear();
                 t->wgmma.clear();
                 t->group = t->spins = 0;
                 t->issued = t->wgroup = 0;

@@ -66,29 +66,63 @@ inline void mbar_bytes(Mbar *bar, int bytes)
 
 /* ---- tiles ------------------------------------------------------------------- */
 
-/* As many rows of 128 bytes as these are elements. */
-inline int box_side(const Map *m) { return (int)(128 / m->elem); }
-inline int box_bytes(const Map *m) { return 128 * box_side(m); }
+inline int box_bytes(const Map *m) { return m->box_bytes * m->box_rows; }
 
 /* Bits 4 and up of an address, xor'ed with those three further up: `bits` of them. */
 inline unsigned swizzled(unsigned at, int bits) { return at ^ (at >> 3 & ((1u << bits) - 1) << 4); }
+
+/* each(element of the matrix or NULL outside, its place in shared memory) of the box at (x, y) whose first byte is at `base`. */
+template <class Each> inline void box_each(const Map *m, unsigned base, int x0, int y0, const Each &each)
+{
+        const int bits = m->box_bytes == 128 ? 3 : m->box_bytes == 64 ? 2 : 1, cols = m->box_bytes / (int)m->elem;
+        for (int y = 0; y < m->box_rows; y++)
+                for (int x = 0; x < cols; x++) {
+                        uint64_t row = (uint64_t)(int64_t)(y0 + y), col = (uint64_t)(int64_t)(x0 + x);
+                        each(row < m->rows && col < m->cols ? m->matrix + (row * m->ld + col) * m->elem : nullptr,
+                             swizzled(base + (unsigned)(y * m->box_bytes) + (unsigned)x * (unsigned)m->elem, bits));
+                }
+}
 
 inline void fetch_now(const Fetch *f)
 {
         const Map *m = &f->map;
         Block *b = block_of(f->to);
-        unsigned base = (unsigned)(f->to - b->smem);
-        for (int y = 0; y < box_side(m); y++)
-                for (int x = 0; x < box_side(m); x++) {
-                        uint64_t row = (uint64_t)(int64_t)(f->y + y), col = (uint64_t)(int64_t)(f->x + x);
-                        unsigned v = 0;
-                        if (row < m->rows && col < m->cols)
-                                memcpy(&v, m->matrix + (row * m->ld + col) * m->elem, m->elem);
-                        if (m->elem == 4)
-                                v = to_tf32(__uint_as_float(v));
-                        memcpy(b->smem + swizzled(base + y * 128 + x * (unsigned)m->elem, 3), &v, m->elem);
-                }
+        box_each(m, (unsigned)(f->to - b->smem), f->x, f->y, [&](const char *p, unsigned at) {
+                unsigned v = 0;
+                if (p)
+                        memcpy(&v, p, m->elem);
+                if (m->elem == 4)
+                        v = to_tf32(__uint_as_float(v));
+                memcpy(b->smem + at, &v, m->elem);
+        });
         mbar_bytes((Mbar *)f->mbar, box_bytes(m));
+}
+
+/* What the copy engine stores is read when somebody waits for it: what was written there since shows. */
+inline void send(const char *from, const void *map, int x, int y)
+{
+        Thread *t = self();
+        const Map *m = (const Map *)map;
+        const long long at = from - t->block->smem;
+        if (at < 0 || at % 128 || at + box_bytes(m) > (long long)t->block->smem_size)
+                fail("thread %d: a tile of %d bytes to store at byte %lld of %zu bytes of shared memory, or not at a multiple of 128",
+                     t->number, box_bytes(m), at, t->block->smem_size);
+        t->sends.push_back({ from, *m, t->sent, x, y });
+}
+
+/* Oldest first, all groups but the `left` latest. */
+inline void sends_deliver(Thread *t, int left)
+{
+        size_t i = 0;
+        for (; i < t->sends.size() && t->sends[i].group < t->sent - left; i++) {
+                const Send *s = &t->sends[i];
+                const Block *b = t->block;
+                box_each(&s->map, (unsigned)(s->from - b->smem), s->x, s->y, [&](const char *p, unsigned at) {
+                        if (p)
+                                memcpy((char *)p, b->smem + at, s->map.elem);
+                });
+        }
+        t->sends.erase(t->sends.begin(), t->sends.begin() + (long)i);
 }
 
 inline void fetches_deliver(const Mbar *bar)
@@ -326,6 +360,10 @@ TGC_DEV void tma_load_2d_multicast(void *smem, const void *map, Mbar *bar, int x
                         emu::fetch(emu::block_of(to), to, map, emu::in_cluster(bar, rank), x, y);
                 }
 }
+TGC_DEV void tma_store_2d(const void *map, const void *smem, int x, int y) { emu::send((const char *)smem, map, x, y); }
+TGC_DEV void bulk_commit() { emu::self()->sent++; }
+template <int N> TGC_DEV void bulk_wait() { emu::sends_deliver(emu::self(), N); }
+template <int N> TGC_DEV void bulk_wait_read() { emu::sends_deliver(emu::self(), N); }
 TGC_DEV void fence_proxy_async() { }
 
 /* ---- global memory --------------------------------------------------------------------- */

@@ -86,20 +86,23 @@ TGC_DEV constexpr bool is_whole(int M, int N) { return M % Tile::WHOLE_M == 0 &&
 
 template <class Tile, int MI, int SPARE, class Tail, int HOW = end_of<Tile, Tail>()>
 struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
+        static_assert(!TailBoxes<Tail>::ON, "panels are what boxes come from");
         __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
                 : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
 struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
+        static_assert(!TailBoxes<Tail>::ON, "panels of sums are none of results");
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
                 : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail> {
+struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail, Tile::EACH> {
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PairTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
-                                                       row0, col0, M, N, is_whole<Tile>(M, N)) {}
+                : PairTail<MI, Tile::BN, SPARE, Tail, Tile::EACH>(
+                          tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::EACH * Tile::PANEL, row0, col0, M,
+                          N, is_whole<Tile>(M, N)) {}
 };
 
 /* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the

@@ -3,7 +3,7 @@
 #ifndef TGC_MATMUL_LOAD_SM90_CUH
 #define TGC_MATMUL_LOAD_SM90_CUH
 
-#include "tail_sm90.cuh"
+#include "tail_pair_sm90.cuh"
 #include "ring_sm90.cuh"
 #ifdef TGC_SM90A
 
@@ -19,8 +19,10 @@ struct STile {
         static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
-        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128;   /* a warp's for its tail; where they begin */
-        static constexpr int SMEM = PANELS + 8 * PANEL;
+        /* A warp's for its tail, where they begin, how many a warp has: two where they fit and Boxed tails are. */
+        static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
+        static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
+        static constexpr int SMEM = PANELS + 8 * EACH * PANEL;
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         static constexpr int COPIERS = 0;                       /* threads that load by cp.async (expert_sm90.cuh) */

@@ -88,6 +88,8 @@ TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, cons
                         wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, work.N, rows);
         }
         __syncthreads();
+        if (TailBoxes<typename Work::End>::ON)
+                bulk_wait<0>();                 /* here: where the sums are just done ptxas spills them for it */
         if (Tile::PAIR)
                 cluster_sync();                 /* and are no longer needed */
         if (threadIdx.x == 0)

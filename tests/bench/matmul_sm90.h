@@ -27,7 +27,12 @@ struct Problem { int TA, TB, M, N, K; };
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
-struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; };
+struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; TmaMap box[2]; };
+
+/* The same tile, whose tail's results the copy engine stores. */
+template <class Tile> struct Boxes : Tile {};
+template <class Tile> struct IsBoxes { static constexpr bool is = false; };
+template <class Tile> struct IsBoxes<Boxes<Tile>> { static constexpr bool is = true; };
 
 /* One launch does it all. */
 template <class T, class Tile, bool TA, bool TB, class Tail>
@@ -37,6 +42,9 @@ TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
                 matmul_short<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
         else if constexpr (Tile::PARTS > 1)
                 matmul_tma_joint<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
+        else if constexpr (IsBoxes<Tile>::is)
+                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       boxed(tail, &g.box[0], &g.box[1]));
         else
                 matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
                                                        tail);
@@ -113,6 +121,22 @@ template <class Tile> struct Way32<float, Tile, false> {
         static constexpr bool B = true, TURNS = true;
 };
 
+/* Maps of what a tail of `mode` stores, of pairs' values in parts of a panel's rows of 128 bytes. */
+static void boxes_of(Args *g, Mode mode, int type)
+{
+        const long M = g->M, N = g->N;
+        if (mode == SPREAD) {
+                g->box[0] = map_of((short *)g->ws + M * N * 2, M, 2 * N, type, 16, 128);
+                return;
+        }
+        const bool two = mode == TWICE || mode == HALVES;
+        g->box[0] = map_of(g->c, M, N, type, 16, two ? 64 : 128);
+        if (mode == TWICE)
+                g->box[1] = map_of((short *)g->ws + M * N, M, N, type, 16, 64);
+        if (mode == HALVES)
+                g->box[1] = map_of(g->ws, M, N / 2, type, 16, 32);
+}
+
 /* `n`: SPLIT splits; else blocks at most, 0: as many as fit. */
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
 void launch(Args g, int n, cudaStream_t s)
@@ -131,6 +155,8 @@ void launch(Args g, int n, cudaStream_t s)
         if (W::TURNS)
                 g.b = turned(g.raw_b, g.K, g.N, s);
         g.n = n;
+        if (IsBoxes<Tile>::is)
+                boxes_of(&g, MODE, map_type<T>());
         CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
         k<<<work < fit ? work : fit, Tile::THREADS, smem, s>>>(g);
         if (split)

@@ -103,7 +103,7 @@ static unsigned short at(int m, int r, int c) { return emu_to_bf16((float)((r * 
 
 static TmaMap map_of(const unsigned short *p, unsigned rows)
 {
-        const emu::Map m = { (const char *)p, 2, rows, 60, 72 };
+        const emu::Map m = { (const char *)p, 2, rows, 60, 72, 64, 128 };
         TmaMap map = {};
         memcpy(&map, &m, sizeof m);
         return map;

@@ -1,0 +1,103 @@
+/* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in tail_pair_sm90.cuh), played: every number of values
+ * that a tail stores of two sums, with and without reads, edges, several tiles a block; the same bits as by ordinary stores, and
+ * nothing written outside. */
+#define TGC_SM90A 1
+#include "matmul_sm90.cuh"
+#include "bench/product_tails.h"
+#include <cstdio>
+#include <cstring>
+
+enum { M = 200, N = 328, K = 72, LD = 80, MOST = 2 * M * N, GUARD = 64 };
+
+template <int MODE> static constexpr int stores() { return MODE == TWICE || MODE == HALVES ? 2 : 1; }
+/* Values of two sums, in all rows of C. */
+template <int MODE> static constexpr int width(int k) { return MODE == SPREAD ? 4 : k && MODE == HALVES ? 1 : 2; }
+
+template <int MODE> static auto tail_of(bf16 *c, bf16 *d, const bf16 *r)
+{
+        if constexpr (MODE == PERSISTENT)
+                return Store<bf16, 1, 8>{ c, N };
+        else if constexpr (MODE == ADDED || MODE == TWICE)
+                return AddStore<bf16, MODE == TWICE ? 2 : 1>{ c, d, r, N };
+        else if constexpr (MODE == HALVES)
+                return Halves<bf16>{ c, d, N };
+        else
+                return Spread<bf16>{ c, r, N };
+}
+
+template <class Tile, int MODE, bool BOXES>
+static void kernel(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b,
+                   const __grid_constant__ TmaMap map_c, const __grid_constant__ TmaMap map_d)
+{
+        TGC_SMEM(smem);
+        const auto tail = tail_of<MODE>(c, d, r);
+        const int first = (int)blockIdx.x, step = (int)gridDim.x;
+        if constexpr (BOXES)
+                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, boxed(tail, &map_c, &map_d));
+        else
+                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, tail);
+}
+
+static TmaMap map_of(const void *p, unsigned rows, unsigned cols, unsigned ld, int box_rows, int box_bytes)
+{
+        const emu::Map m = { (const char *)p, 2, rows, cols, ld, box_rows, box_bytes };
+        TmaMap map = {};
+        memcpy(&map, &m, sizeof m);
+        return map;
+}
+
+static unsigned short a[M * LD], b[N * LD], r[MOST], c[2][MOST + GUARD], d[2][MOST + GUARD];
+
+template <class Tile, int MODE, bool BOXES> static bool run(char *err, size_t n)
+{
+        const int bytes = 64 / stores<MODE>() * (MODE == SPREAD ? 1 : 2);       /* of a panel's row, a store of width 2's; 4's is 128 */
+        TmaMap map_a = map_of(a, M, K, LD, 64, 128), map_b = map_of(b, N, K, LD, 64, 128),
+               map_c = map_of(c[BOXES], M, N * width<MODE>(0) / 2, N * width<MODE>(0) / 2, 16, bytes * width<MODE>(0) / 2),
+               map_d = map_of(d[BOXES], M, N * width<MODE>(1) / 2, N * width<MODE>(1) / 2, 16, bytes * width<MODE>(1) / 2);
+        emu::Entry<7> k("kernel", kernel<Tile, MODE, BOXES>);
+        void *args[] = { c[BOXES], d[BOXES], r, &map_a, &map_b, &map_c, &map_d };
+        const unsigned cluster = Tile::PAIR ? 2 : 1;
+        memset(c[BOXES], 0x7f, sizeof c[BOXES]);
+        memset(d[BOXES], 0x7f, sizeof d[BOXES]);
+        tgc_emulate_clusters(cluster, cluster);
+        const bool ran = !tgc_emulate_launch("kernel", cluster, Tile::THREADS, Tile::SMEM, args, 7, err, (unsigned)n);
+        emu::kernels = k.next;
+        return ran;
+}
+
+static int failures;
+
+template <class Tile, int MODE> static void test(const char *tile, const char *mode)
+{
+        char err[600] = "";
+        const bool ran = run<Tile, MODE, false>(err, sizeof err) && run<Tile, MODE, true>(err, sizeof err);
+        const bool ok = ran && !memcmp(c[0], c[1], sizeof c[0]) && !memcmp(d[0], d[1], sizeof d[0]) &&
+                        c[1][0] != 0x7f7f && c[1][M * N * width<MODE>(0) / 2 - 1] != 0x7f7f;
+        printf("%s %s, %s%s%s\n", ok ? "ok" : "not ok", tile, mode, err[0] ? ": " : "", err);
+        failures += !ok;
+}
+
+template <class Tile> static void all(const char *tile)
+{
+        test<Tile, PERSISTENT>(tile, "a value a sum");
+        test<Tile, ADDED>(tile, "a value that is added");
+        test<Tile, TWICE>(tile, "two results");
+        test<Tile, HALVES>(tile, "two results, one of every other sum");
+        test<Tile, SPREAD>(tile, "two values a sum, and as many read");
+}
+
+int main()
+{
+        for (int i = 0; i < N * LD; i++) {
+                if (i < M * LD)
+                        a[i] = emu_to_bf16((float)(i * 37 % 17 - 8));
+                b[i] = emu_to_bf16((float)(i * 11 % 13 - 6));
+        }
+        for (int i = 0; i < MOST; i++)
+                r[i] = emu_to_bf16((float)(i * 29 % 31));
+        all<S128x256>("128x256");
+        all<S128x192t>("128x192, in turns");
+        all<S128x128p>("128x128, in pairs");
+        all<S256x128>("256x128");
+        return failures != 0;
+}

@@ -12,6 +12,7 @@ template <class E, class Att, class Tile>
 struct AttLanesStep {
         typedef AttLanes<E, Att> L;
         static constexpr int KEYS = 32 / L::LANES;                      /* keys a warp reads at once */
+        static constexpr bool FETCHES = false;
         static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
         /* such reads in flight; of one row, as many as leave registers for the blocks of the next launch */
         static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8 : Tile::ROWS * CV <= 32 ? 4 : 2;

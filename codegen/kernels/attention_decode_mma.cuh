@@ -25,6 +25,7 @@ constexpr bool att_decode_mma()
 template <class E, class Att, class Tile>
 struct AttMmaStep {
         static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
+        static constexpr bool FETCHES = true;
         uint4 k[2][KC], v[4][VC];
 
         static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
@@ -67,6 +68,16 @@ struct AttMmaStep {
                                 if (s >= lo && s < hi)
                                         v[i][c] = get<PAST_L1>(vp + s * v_step + c * 64 + g() * 8);
                 }
+        }
+        /* Those of n0.. below hi into L2. */
+        __device__ __forceinline__ void fetch(const E *kp, long k_step, const E *vp, long v_step, int n0, int hi) const
+        {
+                const int lane = threadIdx.x & 31, s = n0 + lane % WARP_KEYS;
+                if (s >= hi)
+                        return;
+#pragma unroll
+                for (int c = 0; c < VC; c++)
+                        prefetch_l2((lane < WARP_KEYS ? kp + s * k_step : vp + s * v_step) + c * 64);
         }
 };
 

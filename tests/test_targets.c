@@ -14,7 +14,7 @@
 #include "runtime/dev_impl.h"
 #include "test.h"
 
-enum { MOST = 64, TOGETHER = 8 };
+enum { MOST = 64, MOST_HEADERS = 128, TOGETHER = 8 };
 
 typedef struct Source { const char *model; char *text; const Pack *headers; } Source;     /* of several units */
 
@@ -91,7 +91,7 @@ static void write_kernels(const char *path, int block, const int *documents)
 /* 0, or what NVRTC says. */
 static int compile(const char *arch, const char *text, const Pack *h, char *said, size_t cap)
 {
-        const char *option[8], *header_text[MOST], *header_name[MOST];
+        const char *option[8], *header_text[MOST_HEADERS], *header_name[MOST_HEADERS];
         char gpu[64], *log;
         NvrtcProgram prog = NULL;
         size_t size = 0;
@@ -106,6 +106,10 @@ static int compile(const char *arch, const char *text, const Pack *h, char *said
                 option[n++] = "--Ofast-compile=max";
         if (!strcmp(arch, "sm_90a"))
                 option[n++] = "-DTGC_SM90A=1";
+        if (h && h->n > MOST_HEADERS) {
+                snprintf(said, cap, "%d headers: MOST_HEADERS is %d", h->n, MOST_HEADERS);
+                return 1;
+        }
         for (int i = 0; h && i < h->n; i++) {
                 header_text[i] = h->file[i].data;
                 header_name[i] = h->file[i].name;

@@ -1,7 +1,7 @@
 /* tail_sm90.cuh: the end of a tile on Hopper: sums in wgmma's registers, a warp's rows 16 by 16, to a functor.
  *
  * wgmma leaves a lane two neighbours of every eight columns, of rows 8 apart; memory wants whole lines.  Two ways go
- * through a panel of 2 KB of shared memory a warp, and read what the functor reads of rows ahead; matmul.cuh's MmaTail, in
+ * through a panel of 2 KB of shared memory a warp, and read what the functor reads of rows ahead; matmul_tail.cuh's MmaTail, in
  * which lanes trade, is the third.
  *
  *      PanelTail<ROWS, BN, SPARE, Tail>        float32 sums: eight neighbours to a call, for any functor

@@ -106,6 +106,7 @@ static void play(const char *source)
 /* Hopper's instructions, and mistakes with them. */
 TEST(what_is_late) { play("tests/emulate/late_test.cu"); }
 TEST(short_products) { play("tests/emulate/short_test.cu"); }
+TEST(results_by_the_copy_engine) { play("tests/emulate/boxes_test.cu"); }
 TEST(attention_in_clusters) { play("tests/emulate/attend_test.cu"); }
 
 /* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute

@@ -284,7 +284,7 @@ static const char *tail90(Build *b, const Product90 *p)
                 const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
                 maps = arena_fmt(b->e->tmp, "%s, a.%s", maps, arg_map(b->e, &b->args, &m, i ? "map_d" : "map_c"));
         }
-        return arena_fmt(b->e->tmp, "boxed(tail%s)", maps);
+        return arena_fmt(b->e->tmp, "boxed<%d>(tail%s)", columns, maps);
 }
 
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)

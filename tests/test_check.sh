@@ -194,7 +194,7 @@ for m in "12 1 gpt.lua" "13 1 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_head=16
         one=${m%% *} m=${m#* }
         two=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
-        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -o 'boxed(tail.*map_[cd])' |
+        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -o 'boxed<[0-9]*>(tail.*map_[cd])' |
                 awk -v one="$one" -v two="$two" '{ n[/map_d/]++ } END { print n[0] + 0, "of one,", n[1] + 0, "of two"; exit n[0] < one || n[1] != two }' > "$out/log"
         say $? "results by the copy engine: $m" "$out/log"
 done

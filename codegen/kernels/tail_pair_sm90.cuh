@@ -24,14 +24,17 @@
 #ifdef TGC_SM90A
 
 /* A tail whose results the copy engine stores: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as
- * fill a row of store k's part of the panel (PairTail).  Columns and rows outside of the matrix are left alone. */
-template <class Tail> struct Boxed : Tail { const void *box[2]; };
-template <class Tail> TGC_DEV Boxed<Tail> boxed(const Tail &tail, const void *first, const void *second = nullptr)
+ * fill a row of store k's part of the panel (PairTail).  Columns and rows outside of the matrix are left alone.  COLUMNS: of C that
+ * the maps' maker counted on for a panel, or 0. */
+template <class Tail, int COLUMNS> struct Boxed : Tail { const void *box[2]; };
+template <int COLUMNS = 0, class Tail>
+TGC_DEV Boxed<Tail, COLUMNS> boxed(const Tail &tail, const void *first, const void *second = nullptr)
 {
         return { tail, { first, second } };
 }
-template <class Tail> struct TailBoxes { static constexpr bool ON = false; };
-template <class Tail> struct TailBoxes<Boxed<Tail>> { static constexpr bool ON = true; };
+template <class Tail> struct TailBoxes { static constexpr bool ON = false; static constexpr int COLUMNS = 0; };
+template <class Tail, int N>
+struct TailBoxes<Boxed<Tail, N>> { static constexpr bool ON = true; static constexpr int COLUMNS = N; };
 
 /* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight would go. */
 struct OfRow { float own, sum; };
@@ -67,6 +70,7 @@ struct PairTail {
         static __device__ __forceinline__ constexpr int width(int k) { return TailStores<Tail>::width(k); }
         static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
         static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
+        static_assert(TailBoxes<Tail>::COLUMNS == 0 || TailBoxes<Tail>::COLUMNS == WIDE, "boxes as gen_matmul_sm90.c has them");
         /* Chunks of store k in a row of the panel, and the first of them. */
         static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
@@ -109,7 +113,7 @@ struct PairTail {
         {
                 if (!BOXED)
                         return panel + r * 128 + (first(K) + c ^ r % 8) * 16;
-                constexpr int ROW = WIDE * (K ? width(STORES - 1) : width(0));          /* bytes: of 128 eight rows differ, of 64 four */
+                constexpr int ROW = WIDE * (K ? width(STORES - 1) : width(0));  /* bytes: of 128 eight rows differ, of 64 four */
                 return panel + (K ? 16 * WIDE * width(0) : 0) + r * ROW + (c ^ r * ROW / 128 % (ROW / 16)) * 16;
         }
         /* For ldmatrix and stmatrix: chunks c and c + 1, of each rows 0 to 7, then 8 to 15. */

@@ -176,6 +176,7 @@ TEST(expressions)
 TEST(program_text)
 {
         static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
+                "map 1 tf32 w+0 4 32 32\nmap 2 bf16 w+64 40 24 32 box 16 64\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
                 "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt map:0 act+1024\nend\n"
                 "program decode B 1 T 1\nrun k0 grid 1 sm90 8 args rt map:0 w+16\nend\n";
@@ -184,8 +185,10 @@ TEST(program_text)
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
         CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
-        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 1 && p.map[0].type == MAP_F16);
+        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 3 && p.map[0].type == MAP_F16);
         CHECK(p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
+        CHECK(p.map[0].box_rows == 64 && p.map[0].box_bytes == 128 && p.map[1].box_rows == 32 && p.map[1].box_bytes == 128);
+        CHECK(p.map[2].box_rows == 16 && p.map[2].box_bytes == 64);
         const Prog *g = program_find(&p, "prefill");
         CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
         CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT && g->run[0].arg[2].offset == 1024);

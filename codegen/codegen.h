@@ -217,8 +217,8 @@ int   work_keep(Emit *e, Dim elems, int size, const char *name);
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
-/* A tail's store: of two neighbouring sums `width` 16-bit values (TailStores in kernels/tgc.cuh), in a matrix of rows of cols
- * elements, ld apart.  ld 0: it does not lie so. */
+/* A tail's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (TailStores in kernels/tgc.cuh), in a
+ * matrix of rows of cols elements, ld apart.  ld 0: it does not lie so. */
 typedef struct Stored { Slot slot; DType dt; int64_t cols, ld; int width; } Stored;
 enum { MOST_STORED = 2 };
 
@@ -229,7 +229,7 @@ typedef struct FunctorText {
         bool by_row;            /* what it reads is not the same for all rows */
         double bytes, flops;    /* per whole domain, at the largest sizes */
         int    n_stored;        /* CUDA: all that a tail stores, if the copy engine may do that; else 0 */
-        Stored stored[MOST_STORED];
+        Stored stored[MOST_STORED], from;       /* from: and reads of rows, as much as it stores first */
 } FunctorText;
 
 /* One kernel under construction, for either target. */
@@ -337,7 +337,7 @@ typedef struct Product90 {
         bool    brief;                  /* it may have a short tile */
         bool    slabs;                  /* w is turn90's copy */
         int     n_stored;               /* of FunctorText */
-        Stored  stored[MOST_STORED];
+        Stored  stored[MOST_STORED], from;
 } Product90;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);

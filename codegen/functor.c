@@ -198,8 +198,10 @@ static void emit_early_load(F *f, int depth, const Load *l, const char *at)
                 f->reads += units;
                 f->row_reads += of_row(l) ? units : 0;
                 f->mixed |= of_row(l) && (d->num != d->den || dt_size[l->dt] != 2);
-                if (of_row(l))
+                if (of_row(l)) {
                         f->read = f->read ? -1 : l->half ? 4 : 2;
+                        f->from = l->rows;
+                }
         }
         LINE(depth, "float %s[%s];", l->name, width);
         LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
@@ -491,6 +493,8 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 if (!f->mixed && f->stores <= MOST_STORED && v == 8 && (!f->read || f->read == f->stored[0].width))
                         out->n_stored = f->stores;
                 memcpy(out->stored, f->stored, sizeof out->stored);
+                if (f->read > 0)
+                        out->from = f->from;
                 if (ahead)
                         early_reads(f);
                 text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "

@@ -296,6 +296,20 @@ static int half_of(const Type *shape, const Dim *stride, int64_t off)
 }
 
 /* The load of external operand `in` of node r; creates it on first use. */
+/* Where a load lies as rows: of its domain's columns, or (half) of pairs. */
+static Stored load_rows(const F *f, Access a, const Load *l)
+{
+        int64_t n = f->dom[l->dom].n;
+        Stored s = { .dt = NODE(f->g, a.base)->type.dt, .cols = l->half ? 2 * n : n, .width = l->half ? 4 : 2 };
+        Type two = type_of(s.dt, 2, f->f->rows, DIM(n));
+        int64_t first = a.off - (l->half == 2);
+        if (access_reshape(&a, &two) && dim_eq(a.stride[1], DIM(l->half ? 2 : 1)) && dim_is_const(a.stride[0])) {
+                s.slot = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = first * dt_size[s.dt] };
+                s.ld = a.stride[0].n;
+        }
+        return s;
+}
+
 Load *f_load_of(F *f, Ref r, Ref in)
 {
         Graph *g = f->g;
@@ -349,6 +363,7 @@ Load *f_load_of(F *f, Ref r, Ref in)
                 f_index_of(f, &shape, stride, acc.off - (l.half == 2), cols, &ix);
                 if (l.half && strcmp(ix.col, "(long)\2 * 2"))
                         l.half = 0, f_index_of(f, &shape, stride, acc.off, cols, &ix);
+                l.rows = load_rows(f, acc, &l);
         }
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         l.vector = ix.vector;

@@ -455,6 +455,7 @@ static void matmul(Emit *e, const Group *gr)
                         .fixed = fixed_m, .rows = s.M, .brief = fixed_m };
         p.n_stored = tail.n_stored;
         memcpy(p.stored, tail.stored, sizeof p.stored);
+        p.from = tail.from;
         Sums sums = { column_beside(e, gr->anchor), -1, 0 };
         Ways ways = { .cut = !s.lead, .most = !fixed || !p.fixed, .sums = sums.columns, .batch = s.b_most,
                       .tail = tail_key(e, &gr->tail[0]) };

@@ -57,18 +57,33 @@ static bool tile_takes(const Tile90 *t, const Product90 *p)
         return p->dt != DT_F32 || (t->ps32 && (!p->ta || (t->share == 2 && t->bm == 128)));
 }
 
+/* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
+static bool boxes_of(const Stored *s) { return s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0; }
+
+/* All that the tail stores; not three values of a pair in one panel. */
+static bool boxed(const Product90 *p)
+{
+        bool rows = p->fixed && p->n_stored;
+        for (int i = 0; i < p->n_stored; i++)
+                rows &= boxes_of(&p->stored[i]);
+        return rows && !(p->n_stored == 2 && p->stored[0].width + p->stored[1].width == 5);
+}
+
+/* And what it reads, where two consumers take turns at the panels. */
+static bool fetched(const Product90 *p, const Tile90 *t) { return boxed(p) && t->share == 1 && boxes_of(&p->from); }
+
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
  * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
  * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
  * may hide, but tiles whose sums leave no registers for reading ahead read slowly, the more so the more there is to
- * read.  Where all tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients,
+ * read, unless that is fetched.  Where all tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients,
  * neither of whose operands has K contiguous, take longer (ta). */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
         double bytes = splits > 1 ? 4 : p->tail_bytes, tail = 1.4e-4 * t->bm * t->bn * bytes, each;
-        bool reads = p->reads && splits == 1;
+        bool fetches = splits == 1 && fetched(p, t), reads = p->reads && splits == 1 && !fetches;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
         if (p->ta)
@@ -77,7 +92,7 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
                 each = main + (p->ta ? 0.2 : 0.33) * tail;
         else
                 each = (main + tail * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
-        each = each > main ? each : main;
+        each = (each > main ? each : main) * (fetches ? 1.04 : 1);
         double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * tail : 0);
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
@@ -264,27 +279,28 @@ const char *maps90(Build *b, const Product90 *p)
         return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
 }
 
-/* The tail, which leaves its results to the copy engine if all of them lie as rows that start at multiples of 16 bytes.  A box is 16
- * rows by what a row of a warp's panel has of that store: PairTail in kernels/tail_pair_sm90.cuh. */
-static const char *tail90(Build *b, const Product90 *p)
+static const char *box_map(Build *b, const Product90 *p, const Stored *s, int columns, const char *name)
 {
-        int bytes = 0, columns;
-        bool rows = p->fixed && p->n_stored;
-        for (int i = 0; i < p->n_stored; i++) {
-                const Stored *s = &p->stored[i];
-                bytes += 8 * s->width;
-                rows &= s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0;
-        }
-        if (!rows || (p->n_stored == 2 && p->stored[0].width + p->stored[1].width == 5))
-                return "tail";
-        columns = bytes <= 16 ? 64 : bytes <= 32 ? 32 : 16;
+        const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
+        return arena_fmt(b->e->tmp, ", a.%s", arg_map(b->e, &b->args, &m, name));
+}
+
+/* The tail, which leaves its results to the copy engine if it can, and its reads.  A box is 16 rows by what a row of a warp's panel
+ * has of that store: PairTail in kernels/tail_pair_sm90.cuh. */
+static const char *tail90(Build *b, const Product90 *p, const Tile90 *t)
+{
+        int bytes = 0;
         const char *maps = "";
-        for (int i = 0; i < p->n_stored; i++) {
-                const Stored *s = &p->stored[i];
-                const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
-                maps = arena_fmt(b->e->tmp, "%s, a.%s", maps, arg_map(b->e, &b->args, &m, i ? "map_d" : "map_c"));
-        }
-        return arena_fmt(b->e->tmp, "boxed<%d>(tail%s)", columns, maps);
+        if (!boxed(p))
+                return "tail";
+        for (int i = 0; i < p->n_stored; i++)
+                bytes += 8 * p->stored[i].width;
+        int columns = bytes <= 16 ? 64 : bytes <= 32 ? 32 : 16;
+        if (fetched(p, t))
+                maps = box_map(b, p, &p->from, columns, "map_r");
+        for (int i = 0; i < p->n_stored; i++)
+                maps = arena_fmt(b->e->tmp, "%s%s", maps, box_map(b, p, &p->stored[i], columns, i ? "map_d" : "map_c"));
+        return arena_fmt(b->e->tmp, "%s<%d>(tail%s)", fetched(p, t) ? "fetched" : "boxed", columns, maps);
 }
 
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
@@ -333,7 +349,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                 build_line(b, "matmul_tma_split%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
                            rows);
         else
-                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, tail90(b, p),
+                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, tail90(b, p, t),
                            rows);
         text_add(&b->body, "#else\n");
         if (b->waits)

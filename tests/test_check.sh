@@ -187,15 +187,18 @@ for m in "1 gpt.lua -b 32 --block-size 1024" "1 gpt.lua -b 11 --block-size 1000"
         say $? "attention's gradients at once: $m" "$out/log"
 done
 
-# ---- on Hopper, large products leave their results to the copy engine; q, k and v that are turned do not lie as they come ----
+# ---- on Hopper, large products leave their results to the copy engine, and where consumers take turns their reads; q, k and v that
+# are turned do not lie as they come ----
 
-for m in "12 1 gpt.lua" "13 1 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_head=16 -D n_kv_head=4"; do
-        # how many leave one result, at least, and two
+for m in "12 1 2 gpt.lua" "13 1 3 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_head=16 -D n_kv_head=4"; do
+        # how many leave one result, at least, two, and their reads, at least
         one=${m%% *} m=${m#* }
         two=${m%% *} m=${m#* }
+        reads=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
-        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -o 'boxed<[0-9]*>(tail.*map_[cd])' |
-                awk -v one="$one" -v two="$two" '{ n[/map_d/]++ } END { print n[0] + 0, "of one,", n[1] + 0, "of two"; exit n[0] < one || n[1] != two }' > "$out/log"
+        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -oE '(boxed|fetched)<[0-9]*>\(tail.*map_[cd]\)' |
+                awk -v one="$one" -v two="$two" -v reads="$reads" '{ n[/map_d/]++; r += /fetched.*map_r/ }
+                        END { print n[0] + 0, "of one,", n[1] + 0, "of two,", r + 0, "of reads"; exit n[0] < one || n[1] != two || r < reads }' > "$out/log"
         say $? "results by the copy engine: $m" "$out/log"
 done
 

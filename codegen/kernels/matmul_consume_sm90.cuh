@@ -98,11 +98,15 @@ struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Ta
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail, Tile::EACH> {
+struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS>
+        : PairTail<MI, Tile::BN, SPARE, Tail, TailBoxes<Tail>::FETCHED ? Tile::BOTH : Tile::EACH> {
+        static constexpr bool FETCHED = TailBoxes<Tail>::FETCHED;
+        static constexpr int MOST = FETCHED ? Tile::BOTH : Tile::EACH;
+        static_assert(MOST > 0, "tiles that take turns fetch");
+        static __device__ __forceinline__ int place() { return (int)(FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4); }
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PairTail<MI, Tile::BN, SPARE, Tail, Tile::EACH>(
-                          tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::EACH * Tile::PANEL, row0, col0, M,
-                          N, is_whole<Tile>(M, N)) {}
+                : PairTail<MI, Tile::BN, SPARE, Tail, MOST>(tail, smem + Tile::PANELS + place() * MOST * Tile::PANEL, row0, col0,
+                                                            M, N, is_whole<Tile>(M, N)) {}
 };
 
 /* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the
@@ -151,6 +155,10 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                 const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
                 asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
+                if constexpr (TailBoxes<typename Work::End>::FETCHED) {
+                        Mbar *const own = (Mbar *)(ring.smem + Tile::RING) + (consumer * 4 + warp) * Tile::BOTH;
+                        ends.fetch(own, own + (1 - 2 * consumer) * 4 * Tile::BOTH, i, more, next.m + row0, next.n);
+                }
                 const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
                 const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;
                 float sums[MI][4];

@@ -22,7 +22,10 @@ struct STile {
         /* A warp's for its tail, where they begin, how many a warp has: two where they fit and Boxed tails are. */
         static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
         static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
-        static constexpr int SMEM = PANELS + 8 * EACH * PANEL;
+        /* Of Fetched tails, where consumers take turns: as many as fit for a warp of each; their barriers are behind the ring's. */
+        static constexpr int BOTH = SHARE_ > 1 ? 0 : PANELS + 16 * PANEL <= (226 << 10) ? 4 : 3;
+        static constexpr int SMEM = PANELS + (4 * BOTH > 8 * EACH ? 4 * BOTH : 8 * EACH) * PANEL;
+        static_assert(RING + 8 * BOTH * 8 <= PANELS, "barriers fit");
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
         static constexpr int COPIERS = 0;                       /* threads that load by cp.async (expert_sm90.cuh) */

@@ -31,7 +31,7 @@ struct ShortTile {
         static constexpr int GROUPS = BM / 64, THREADS = 128 * GROUPS + 64;             /* the last warps load: B, A */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + STAGES * 2 * 8;
-        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128, EACH = 1; /* a warp's for its tail */
+        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128, EACH = 1, BOTH = 0; /* a warp's for its tail */
         static constexpr int SMEM = PANELS + GROUPS * 4 * PANEL;
         static constexpr int SPARE = GROUPS > 2 ? 4 : (180 - BN / 2) / 4;               /* reads of 16 bytes beside the sums */
         static_assert(BM % 64 == 0 && BN % 64 == 0, "boxes are 64x64");

@@ -55,12 +55,15 @@ TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, cons
         /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread gives
          * up two multiplying ones share. */
         constexpr int REGS = (3 * 168 - Load::REGS) / 2;
+        constexpr int FETCHED = TailBoxes<typename Work::End>::FETCHED ? 8 * Tile::BOTH : 0;   /* and barriers of its panels */
         Ring<Tile> ring(smem);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
                         mbarrier_init(ring.full(s), 1 + Tile::COPIERS);
                         mbarrier_init(ring.empty(s), 4 * Tile::SHARE * (Tile::PAIR ? 2 : 1));
                 }
+                for (int s = 0; s < FETCHED; s++)
+                        mbarrier_init((Mbar *)(smem + Tile::RING) + s, 1);
                 fence_barrier_init();
                 fence_proxy_async();
         }
@@ -93,7 +96,7 @@ TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, cons
         if (Tile::PAIR)
                 cluster_sync();                 /* and are no longer needed */
         if (threadIdx.x == 0)
-                for (int s = 0; s < 2 * Tile::STAGES; s++)
+                for (int s = 0; s < 2 * Tile::STAGES + FETCHED; s++)
                         mbarrier_inval(ring.full(s));
         __syncthreads();
 }

@@ -16,25 +16,19 @@
  * Or, of a Boxed tail, the copy engine does, a box of 16 rows for each store, while the warp goes on in its other panel, if it has
  * PANELS 2.  Each store's results lie for themselves then, one after the other and as in memory, 128, 64 or 32 bytes a row,
  * swizzled as the engine does.  In GPT-2's and Llama's products that takes less power, which is what limits them: 4% of
- * 32768x2304x768 alone. */
+ * 32768x2304x768 alone.
+ *
+ * Of a Fetched tail it brings what is read, too, where the first store's results will lie.  Two consumers that take turns
+ * share the panels, a warp of one and a warp of the other, so that a warp has as many as a tile's reads need to be on their
+ * way early: the warp that is done with a panel asks in the other's name for what the next tile reads.  (Panels for each alone
+ * would take a stage of the ring, which costs more than the reads do: 15%, where the ring has five.) */
 #ifndef TGC_TAIL_PAIR_SM90_CUH
 #define TGC_TAIL_PAIR_SM90_CUH
 
+#include "ring_sm90.cuh"
+#include "tail_boxes_sm90.cuh"
 #include "tail_sm90.cuh"
 #ifdef TGC_SM90A
-
-/* A tail whose results the copy engine stores: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as
- * fill a row of store k's part of the panel (PairTail).  Columns and rows outside of the matrix are left alone.  COLUMNS: of C that
- * the maps' maker counted on for a panel, or 0. */
-template <class Tail, int COLUMNS> struct Boxed : Tail { const void *box[2]; };
-template <int COLUMNS = 0, class Tail>
-TGC_DEV Boxed<Tail, COLUMNS> boxed(const Tail &tail, const void *first, const void *second = nullptr)
-{
-        return { tail, { first, second } };
-}
-template <class Tail> struct TailBoxes { static constexpr bool ON = false; static constexpr int COLUMNS = 0; };
-template <class Tail, int N>
-struct TailBoxes<Boxed<Tail, N>> { static constexpr bool ON = true; static constexpr int COLUMNS = N; };
 
 /* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight would go. */
 struct OfRow { float own, sum; };
@@ -66,7 +60,7 @@ struct PlaceOut {
 template <int ROWS, int BN, int SPARE, class Tail, int PANELS = 1>
 struct PairTail {
         static constexpr int STORES = TailStores<Tail>::N;
-        static constexpr bool BOXED = TailBoxes<Tail>::ON;
+        static constexpr bool BOXED = TailBoxes<Tail>::ON, FETCHED = TailBoxes<Tail>::FETCHED;
         static __device__ __forceinline__ constexpr int width(int k) { return TailStores<Tail>::width(k); }
         static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
         static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
@@ -75,22 +69,37 @@ struct PairTail {
         static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
         static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS; /* a lane's lines */
+        /* Panels that take turns; Fetched: a whole number of rounds a tile. */
+        static constexpr int USED = FETCHED && STEPS % PANELS ? 2 : PANELS;
+        static_assert(!FETCHED || STEPS % USED == 0, "rounds");
 
         typedef TailReads<Tail, 16 / TailStores<Tail>::READ> Lines;
         typedef TailReads<Tail, 2> Pairs;
-        static constexpr bool READS_AHEAD = Lines::ROWS > 0;
-        static constexpr int AHEAD = !Lines::ROWS ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
+        static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
+        static constexpr int WORDS_READ = Lines::ROWS > 0 ? TailStores<Tail>::READ / 2 : 0;     /* of rows, the first of a Pairs */
+        static constexpr bool READS_AHEAD = Lines::ROWS > 0 && !FETCHED;
+        /* Fragments that are computed before the first is put into the panel, in the registers of their sums: one warp alone hides the
+         * time that each exponential takes.  (5% of GPT-2's GELU in 128x192.) */
+        static constexpr int AT_ONCE = Lines::ROWS ? 2 : FRAGMENTS;
+        static constexpr int AHEAD = !READS_AHEAD ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
         Lines lines[AHEAD];
-        Pairs pairs[4];                 /* of the columns at hand and the next */
+        Pairs shared[SHARES ? BN / 64 : 1];     /* of the lane's pair of every 64 columns: of_cols */
         OfRow own[ROWS][2];             /* of a lane's rows: TailSums */
         const Tail &tail;
         char *panel, *panels;
         int row0, col0, M, N;
         bool whole;
+        Mbar *full, *next_full;         /* Fetched: one a panel; the other consumer's */
+        unsigned phase;                 /* parity of the first step's */
+        int next_row, next_col;         /* of the next tile, the other consumer's */
+        bool more;                      /* there is one */
 
         __device__ __forceinline__ PairTail(const Tail &tail_, char *panel_, int row0_, int col0_, int M_, int N_,
                                             bool whole_)
-                : tail(tail_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+                : tail(tail_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_)
+        {
+                get_cols();
+        }
 
         static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
         __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
@@ -152,15 +161,26 @@ struct PairTail {
                 if (inside(r, c))
                         lines[p % AHEAD].get_rows(tail, r, c);
         }
-        /* Of fragments j and j + 1 of panel s. */
-        __device__ __forceinline__ void get_cols(int s, int j)
+        /* What all rows share is read once a tile, a few words a lane, before its products; lanes trade them in the end. */
+        __device__ __forceinline__ void get_cols()
         {
 #pragma unroll
-                for (int f = j; f < j + 2; f++) {
-                        const int c = col_of(s) + f * 8 + lane() % 4 * 2;
+                for (int k = 0; SHARES && k < BN / 64; k++) {
+                        const int c = col0 + k * 64 + lane() * 2;
                         if (inside(0, c))
-                                pairs[f % 4].get_cols(tail, c);
+                                shared[k].get_cols(tail, c);
                 }
+        }
+        /* Of the lane's columns of fragment f of the tile. */
+        __device__ __forceinline__ Pairs of_cols(int f) const
+        {
+                static_assert(!SHARES || sizeof(Pairs) % 4 == 0, "words");
+                Pairs p;
+#pragma unroll
+                for (int i = WORDS_READ; SHARES && i < (int)sizeof(Pairs) / 4; i++)
+                        (&reinterpret_cast<unsigned &>(p))[i] = __shfl_sync(
+                                0xffffffffu, (&reinterpret_cast<const unsigned &>(shared[f / 8]))[i], f % 8 * 4 + lane() % 4);
+                return p;
         }
         __device__ __forceinline__ void start()
         {
@@ -262,15 +282,14 @@ struct PairTail {
                                 tail.put_sum(r, col0 / BN, x);
                 }
         }
-        /* Results of pair h of fragment j of panel s; read: of its row. */
-        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, const unsigned (&read)[2],
+        /* Results of pair h of fragment j of panel s; in: of its columns, read: of its row. */
+        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, Pairs in, const unsigned (&read)[2],
                                              unsigned (&out)[STORES][2])
         {
                 const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
                 if (TailSums<Tail>::ASKS && !inside(r, c))      /* the others only make `out`: store_lines asks */
                         return;
-                Pairs in = pairs[j % 4];
                 if (Lines::ROWS) {
                         reinterpret_cast<unsigned &>(in) = read[0];
                         if constexpr (TailStores<Tail>::READ == 4)
@@ -306,13 +325,49 @@ struct PairTail {
                         }
                 }
         }
-        /* Boxes: the panel of step s, once the copy engine has read what was there. */
+        /* Boxes: the panel of step s, once the copy engine has read what was there; Fetched: and brought what is read. */
         __device__ __forceinline__ void take_panel(int s)
         {
-                panel = panels + s % PANELS * 2048;
+                panel = panels + s % USED * 2048;
+                if (FETCHED) {
+                        ring_wait(full + s % USED, phase ^ (s / USED & 1));
+                        return;
+                }
                 if (lane() == 0)
-                        bulk_wait_read<PANELS - 1>();
+                        bulk_wait_read<USED - 1>();
                 __syncwarp();
+        }
+        /* Fetched: one lane asks for what step s reads, behind the last the next tile's; the panel is free. */
+        __device__ __forceinline__ void ask(int s) const
+        {
+                const int row = s < STEPS ? row_of(s) : next_row + s % STEPS % ROWS * 64,
+                          col = s < STEPS ? col_of(s) : next_col + s % STEPS / ROWS * WIDE;
+                if (s >= STEPS && !more)
+                        return;
+                Mbar *const bar = (s < STEPS ? full : next_full) + s % USED;
+                mbarrier_expect_tx(bar, 16 * WIDE * width(0));
+                tma_load_2d(panels + s % USED * 2048, tail.from, bar, col * width(0) / 2, row);
+        }
+        /* Fetched, before the block's tile number `tile`, whose first reads have been asked for, but for the first tile's.  own,
+         * other: barriers of the panels, a set for each consumer, since at a common one the later could find a parity that is a
+         * round old. */
+        __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_, int next_row_, int next_col_)
+        {
+                static_assert(TailStores<Tail>::READ == width(0), "in the place of the first result");
+                full = own, next_full = other, phase = tile / 2 * (STEPS / USED) & 1;
+                more = more_, next_row = next_row_, next_col = next_col_;
+                if (tile == 0 && lane() == 0)
+#pragma unroll
+                        for (int s = 0; s < USED; s++)
+                                ask(s);
+        }
+        /* Fetched, when step s is sent: the panel of step s - BUT is free once all but the last BUT are read. */
+        template <int BUT> __device__ __forceinline__ void ask_again(int s) const
+        {
+                if (s >= BUT && lane() == 0) {
+                        bulk_wait_read<BUT>();
+                        ask(s - BUT + USED);
+                }
         }
         /* Boxes: the results of step s leave. */
         template <int K>
@@ -335,33 +390,44 @@ struct PairTail {
         {
                 if constexpr (TailSums<Tail>::ASKS)
                         get_own();
-                get_cols(0, 0);
 #pragma unroll
                 for (int s = 0; s < STEPS; s++) {
                         if constexpr (BOXED)
                                 take_panel(s);
-                        if (Lines::ROWS) {
+                        if (READS_AHEAD) {
                                 put_lines(s);
                                 __syncwarp();
                         }
 #pragma unroll
-                        for (int j = 0; j < FRAGMENTS; j += 2) {
-                                unsigned read[4][2] = {}, out[4][STORES][2] = {};
-                                if (Lines::ROWS)
-                                        read_pairs(read, j);
-                                if (j + 2 < FRAGMENTS || s + 1 < STEPS)
-                                        get_cols(s + (j + 2) / FRAGMENTS, (j + 2) % FRAGMENTS);
+                        for (int j0 = 0; j0 < FRAGMENTS; j0 += AT_ONCE) {
+                                unsigned out[AT_ONCE / 2][4][STORES][2] = {};
+                                Pairs in[AT_ONCE];
 #pragma unroll
-                                for (int i = 0; i < 4; i++) {
-                                        const float (&v)[4] = acc[s % ROWS][s / ROWS * FRAGMENTS + j + i / 2];
-                                        call(v[i % 2 * 2], v[i % 2 * 2 + 1], s, j + i / 2, i % 2, read[i], out[i]);
+                                for (int j = 0; j < AT_ONCE; j++)
+                                        in[j] = of_cols(s / ROWS * FRAGMENTS + j0 + j);
+#pragma unroll
+                                for (int j = 0; j < AT_ONCE; j += 2) {
+                                        unsigned read[4][2] = {};
+                                        if (Lines::ROWS)
+                                                read_pairs(read, j0 + j);
+#pragma unroll
+                                        for (int i = 0; i < 4; i++) {
+                                                const float (&v)[4] = acc[s % ROWS][s / ROWS * FRAGMENTS + j0 + j + i / 2];
+                                                call(v[i % 2 * 2], v[i % 2 * 2 + 1], s, j0 + j + i / 2, i % 2, in[j + i / 2], read[i],
+                                                     out[j / 2][i]);
+                                        }
                                 }
-                                write_pairs<0>(out, j);
-                                if constexpr (STORES > 1)
-                                        write_pairs<1>(out, j);
+#pragma unroll
+                                for (int j = 0; j < AT_ONCE; j += 2) {
+                                        write_pairs<0>(out[j / 2], j0 + j);
+                                        if constexpr (STORES > 1)
+                                                write_pairs<1>(out[j / 2], j0 + j);
+                                }
                         }
                         if constexpr (BOXED) {
                                 send_all(s);
+                                if constexpr (FETCHED)
+                                        ask_again<1>(s);
                         } else {
                                 __syncwarp();
                                 store_lines<0>(s);
@@ -370,6 +436,8 @@ struct PairTail {
                                 __syncwarp();
                         }
                 }
+                if constexpr (FETCHED)
+                        ask_again<0>(STEPS - 1);
                 if constexpr (TailSums<Tail>::SUMS)
                         put_sums();
         }

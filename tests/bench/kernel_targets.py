@@ -1,6 +1,6 @@
 """kernel_targets.py: the kernels that have a target, each next to the library's, on one GPU in one run.
 
-    python3 tests/bench/kernel_targets.py [--bin DIR] [--only PART] [--out DIR]
+    python3 tests/bench/kernel_targets.py [--bin DIR] [--only PATTERN] [--out DIR]
 
 From the repository's root; needs nvcc and torch.  The benches of this folder are built into DIR, unless they are there
 already, and run for one problem after the other, in turn with PyTorch (cuBLAS by the bench of products itself); they
@@ -89,11 +89,12 @@ def attention(b, h, kv, d, t, back):
 class Benches:
     def __init__(self, folder):
         self.folder = folder
+        self.products = {}      # shape -> what product() gave
 
     def build(self):
         os.makedirs(self.folder, exist_ok=True)
         missing = [b for b in BENCHES if not os.path.exists(os.path.join(self.folder, b))]
-        jobs = [(b, subprocess.Popen([*NVCC, f"tests/bench/{b}.cu", "-lcublas", "-o", os.path.join(self.folder, b)]))
+        jobs = [(b, subprocess.Popen([*NVCC, f"tests/bench/{b}.cu", "-lcublas", "-lcublasLt", "-o", os.path.join(self.folder, b)]))
                 for b in missing]
         for b, job in jobs:
             if job.wait():
@@ -107,14 +108,20 @@ class Benches:
         return r.stdout.splitlines()
 
     def product(self, shape):
-        """us of the best tile, of the best whose tail adds a matrix that it reads, and of cuBLAS; None: has none."""
-        best = {}
+        """{tail: (us of the best tile, us of the library with the same epilogue or None)}."""
+        if shape in self.products:
+            return self.products[shape]
+        best, library = {}, {}
         for l in self.lines("matmul_sm90_bench", shape):
-            m = re.match(r"\d\d (\S+) +(PERSISTENT|SPLIT|ADDED|cuBLAS)\b.* ([0-9.]+) ms", l)
+            m = re.match(r"\d\d (\S+) +(\S.*?) +([0-9.]+) ms", l)
             if m and m[1] == shape.split()[1]:
-                way = "plain" if m[2] in ("PERSISTENT", "SPLIT") else m[2]
-                best[way] = min(best.get(way, 1e9), float(m[3]) * 1e3)
-        return best["plain"], best.get("ADDED"), best["cuBLAS"]
+                peer, words = m[2].startswith("cuBLAS"), m[2].split()
+                tail = (words[1] if len(words) > 1 else "PERSISTENT") if peer else words[0]
+                tail = {"SPLIT": "PERSISTENT", "SUMMED_SPLIT": "SUMMED"}.get(tail, tail)
+                to = library if peer else best
+                to[tail] = min(to.get(tail, 1e9), float(m[3]) * 1e3)
+        self.products[shape] = {tail: (t, library.get(tail)) for tail, t in best.items()}
+        return self.products[shape]
 
     def least(self, bench, args, *parts, pick=min):
         """The sum over parts of the least of the lines that have one."""
@@ -131,7 +138,7 @@ class Benches:
 @dataclass
 class Row:
     name: str
-    tgc: object                 # Benches -> us, or (us, us with a tail that reads, cuBLAS's us)
+    tgc: object                 # Benches -> us, or (us, the library's us)
     peer: object = None         # () -> us
     flop: float = 0
     bytes: float = 0
@@ -139,8 +146,22 @@ class Row:
     ratio: float = 0            # the peer's time to tgc's
 
 
-def product_row(t, m, n, k, ratio):
-    return Row(f"product {m}x{n}x{k}", lambda b: b.product(f"{t} {m}x{n}x{k}"), flop=2 * m * n * k, ratio=ratio)
+# A mode of matmul_sm90_bench -> what its tail does.  Those that cuBLASLt has no epilogue for are compared with cuBLAS, which
+# does nothing to its sums.
+TAILS = {"PERSISTENT": "", "ADDED": ", bias and residual added", "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
+         "SUMMED": " with sums of dy", "HALVES": ", three results a pair, next to a plain one",
+         "SPREAD": ", two read and stored a sum, next to a plain one"}
+
+
+def product_rows(op, m, n, k, *tails, ratio=1):
+    def of(tail):
+        def measured(benches):
+            got = benches.product(f"{op} {m}x{n}x{k}")
+            us, peer = got[tail]
+            return us, peer or got["PERSISTENT"][1]
+        return measured
+    name = {"01": "x Wt", "00": "dy W", "10": "dyt x"}[op]
+    return [Row(f"{name} {m}x{n}x{k}{TAILS[t]}", of(t), flop=2 * m * n * k, ratio=ratio) for t in tails or ("PERSISTENT",)]
 
 
 def attention_rows(part, b, h, d, t, ratio):
@@ -170,49 +191,77 @@ TABLE = (
     *attention_rows("gpt2 B16", 16, 12, 64, 1024, 1),
     *attention_rows("B4 H32 D64 T2048", 4, 32, 64, 2048, 1),
     *attention_rows("B2 H32 D128 T4096", 2, 32, 128, 4096, 1 / 1.1),
-    product_row("01", 32768, 2304, 768, 1),
-    product_row("01", 32768, 3072, 768, 1),
-    product_row("01", 32768, 768, 3072, 1),
-    product_row("01", 8192, 8192, 2048, 0.97),
-    product_row("01", 8192, 2048, 8192, 0.97),
-    product_row("01", 4096, 4096, 4096, 0.97),
+    # GPT-2's step, logits in parts of 8192 rows
+    *product_rows("01", 32768, 2304, 768),
+    *product_rows("01", 32768, 768, 768, "ADDED"),
+    *product_rows("01", 32768, 3072, 768, "PERSISTENT", "GELU"),
+    *product_rows("01", 32768, 768, 3072, "PERSISTENT", "ADDED"),
+    *product_rows("01", 8192, 50304, 768),
+    *product_rows("00", 32768, 768, 2304),
+    *product_rows("00", 32768, 768, 768),
+    *product_rows("00", 32768, 768, 3072),
+    *product_rows("00", 32768, 3072, 768, "TIMES"),
+    *product_rows("00", 8192, 768, 50304),
+    *product_rows("10", 2304, 768, 32768, "SUMMED"),
+    *product_rows("10", 768, 768, 32768, "SUMMED"),
+    *product_rows("10", 3072, 768, 32768, "SUMMED"),
+    *product_rows("10", 768, 3072, 32768, "SUMMED"),
+    *product_rows("10", 50304, 768, 8192),
+    # Llama-1B's
+    *product_rows("01", 8192, 8192, 2048, ratio=0.97),
+    *product_rows("01", 8192, 2048, 8192, "PERSISTENT", "ADDED", ratio=0.97),
+    *product_rows("01", 4096, 4096, 4096, ratio=0.97),
+    *product_rows("01", 8192, 3072, 2048),
+    *product_rows("01", 8192, 2048, 2048, "ADDED"),
+    *product_rows("01", 8192, 16384, 2048, "HALVES"),
+    *product_rows("01", 8192, 128256, 2048),
+    *product_rows("00", 8192, 2048, 3072),
+    *product_rows("00", 8192, 2048, 2048),
+    *product_rows("00", 8192, 8192, 2048, "SPREAD"),
+    *product_rows("00", 8192, 2048, 16384),
+    *product_rows("00", 8192, 2048, 128256),
+    *product_rows("10", 3072, 2048, 8192),
+    *product_rows("10", 2048, 2048, 8192),
+    *product_rows("10", 16384, 2048, 8192),
+    *product_rows("10", 2048, 8192, 8192),
+    *product_rows("10", 128256, 2048, 8192),
 )
 
 
 def measure(row, benches):
-    """(us, us with a tail that reads or None, the peer's us)."""
+    """(us, the peer's us)."""
     got = row.tgc(benches)
-    return got if isinstance(got, tuple) else (got, None, row.peer())
+    return got if isinstance(got, tuple) else (got, row.peer())
 
 
 def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("--bin", default=os.path.join(tempfile.gettempdir(), "tgc_benches"))
-    a.add_argument("--only", default="", help="part of a line's name")
+    a.add_argument("--only", default="", help="a pattern of a line's name")
     a.add_argument("--out", default=".")
     a = a.parse_args()
     benches = Benches(a.bin)
     benches.build()
     os.makedirs(a.out, exist_ok=True)
     print(f"{torch.cuda.get_device_properties(0).name}, PyTorch {torch.__version__}")
-    print(f"{'kernel':<34} {'us':>8} {'reading':>8} {'library':>8} {'ratio':>6} {'rate':>14}  target")
+    print(f"{'kernel':<60} {'us':>8} {'library':>8} {'ratio':>6} {'rate':>14}  target")
     with open(os.path.join(a.out, "kernels.csv"), "w", newline="") as f:
         out = csv.writer(f)
-        out.writerow(("kernel", "us", "us_with_reading_tail", "library_us", "ratio", "rate", "unit", "target", "reached"))
+        out.writerow(("kernel", "us", "library_us", "ratio", "rate", "unit", "target", "reached"))
         for row in TABLE:
-            if a.only not in row.name:
+            if not re.search(a.only, row.name):
                 continue
             try:
-                t, reading, peer = measure(row, benches)
+                t, peer = measure(row, benches)
             except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
-                print(f"{row.name:<34} not measured: {e}", flush=True)
+                print(f"{row.name:<60} not measured: {e}", flush=True)
                 continue
             rate, unit = (row.bytes / t * 1e-3, "GB/s") if row.bytes else (row.flop / t * 1e-6, "TFLOP/s")
             target = f"{row.least:.0f} GB/s" if row.least else f"{row.ratio:.2f}x"
             reached = "yes" if (rate >= row.least if row.least else peer / t >= row.ratio) else "no"
-            print(f"{row.name:<34} {t:8.1f} {f'{reading:.1f}' if reading else '':>8} {peer:8.1f} {peer / t:6.2f} "
+            print(f"{row.name:<60} {t:8.1f} {peer:8.1f} {peer / t:6.2f} "
                   f"{rate:6.0f} {unit:<7}  {target}: {reached}", flush=True)
-            out.writerow((row.name, t, reading or "", peer, peer / t, rate, unit, target, reached))
+            out.writerow((row.name, t, peer, peer / t, rate, unit, target, reached))
             f.flush()
 
 

@@ -27,12 +27,15 @@ struct Problem { int TA, TB, M, N, K; };
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
-struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; TmaMap box[2]; };
+struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; TmaMap box[2], from; };
 
 /* The same tile, whose tail's results the copy engine stores. */
 template <class Tile> struct Boxes : Tile {};
-template <class Tile> struct IsBoxes { static constexpr bool is = false; };
-template <class Tile> struct IsBoxes<Boxes<Tile>> { static constexpr bool is = true; };
+/* Which fetches what that reads. */
+template <class Tile> struct Fetches : Tile {};
+template <class Tile> struct IsBoxes { static constexpr bool is = false, fetches = false; };
+template <class Tile> struct IsBoxes<Boxes<Tile>> { static constexpr bool is = true, fetches = false; };
+template <class Tile> struct IsBoxes<Fetches<Tile>> { static constexpr bool is = true, fetches = true; };
 
 /* One launch does it all. */
 template <class T, class Tile, bool TA, bool TB, class Tail>
@@ -42,6 +45,9 @@ TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
                 matmul_short<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
         else if constexpr (Tile::PARTS > 1)
                 matmul_tma_joint<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
+        else if constexpr (IsBoxes<Tile>::fetches)
+                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       fetched(tail, &g.from, &g.box[0], &g.box[1]));
         else if constexpr (IsBoxes<Tile>::is)
                 matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
                                                        boxed(tail, &g.box[0], &g.box[1]));
@@ -66,6 +72,13 @@ TGC_DEV void one(const Args &g)
                 whole<T, Tile, TA, TB>(g, smem, Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
         else if constexpr (MODE == SPREAD)
                 whole<T, Tile, TA, TB>(g, smem, Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
+        else if constexpr (MODE == GELU)
+                whole<T, Tile, TA, TB>(g, smem, GeluStore<T>{ (T *)g.c, (T *)g.ws + (long)g.M * g.N, (const T *)g.ws, g.N });
+        else if constexpr (MODE == TIMES)
+                whole<T, Tile, TA, TB>(g, smem, TimesStore<T>{ (T *)g.c, (const T *)g.ws, g.N });
+        else if constexpr (MODE == SUMMED && IsBoxes<Tile>::is)
+                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, boxed(tail, &g.box[0]),
+                                                       RowSums{ g.sums });
         else if constexpr (MODE == SUMMED)
                 matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, tail,
                                                        RowSums{ g.sums });
@@ -127,11 +140,13 @@ static void boxes_of(Args *g, Mode mode, int type)
         const long M = g->M, N = g->N;
         if (mode == SPREAD) {
                 g->box[0] = map_of((short *)g->ws + M * N * 2, M, 2 * N, type, 16, 128);
+                g->from = map_of(g->ws, M, 2 * N, type, 16, 128);
                 return;
         }
-        const bool two = mode == TWICE || mode == HALVES;
+        const bool two = mode == TWICE || mode == HALVES || mode == GELU;
         g->box[0] = map_of(g->c, M, N, type, 16, two ? 64 : 128);
-        if (mode == TWICE)
+        g->from = map_of(g->ws, M, N, type, 16, two ? 64 : 128);
+        if (mode == TWICE || mode == GELU)
                 g->box[1] = map_of((short *)g->ws + M * N, M, N, type, 16, 64);
         if (mode == HALVES)
                 g->box[1] = map_of(g->ws, M, N / 2, type, 16, 32);
@@ -225,7 +240,7 @@ static void data_poison(const Data &d, Problem p, Mode mode)
         CUDA(cudaMemset(d.c, 0xff, (size_t)p.M * p.N * sizeof(T)));
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * sizeof(T), 0x5a, GUARD));
         CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
-        if (adds(mode) || mode == SPREAD)
+        if (adds(mode) || mode == SPREAD || mode == GELU || mode == TIMES)
                 fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N * (mode == SPREAD ? 2 : 1), 5);
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
         CUDA(cudaMemset(d.sums, 0xff, sums_most(p) * sizeof(float)));
@@ -234,7 +249,7 @@ static void data_poison(const Data &d, Problem p, Mode mode)
 /* Of ws. */
 static size_t ws_bytes(Mode mode, Problem p, int n, int elem)
 {
-        if (adds(mode) || mode == HALVES || mode == SPREAD)
+        if (adds(mode) || mode == HALVES || mode == SPREAD || mode == GELU || mode == TIMES)
                 return (size_t)p.M * p.N * elem * (mode == SPREAD ? 4 : 2);
         if (mode == SPLIT || mode == SUMMED_SPLIT)
                 return (size_t)p.M * p.N * n * 4;
@@ -283,6 +298,16 @@ __global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mo
                 s += (double)to_float(ws[at]) + (double)to_float(ws[n]);
         if (mode == TWICE)
                 same = to_float(ws[all + at]) == -to_float(c[at]);
+        if (mode == TIMES) {
+                const double by = to_float(ws[at]);
+                s *= by;
+                q *= by * by;
+        }
+        if (mode == GELU) {
+                const double x = s + (double)to_float(ws[n]), r = 0.7978845608028654, t = tanh(r * (x + 0.044715 * x * x * x));
+                s = 0.5 * x * (1 + t);
+                same = fabs(to_float(ws[all + at]) - (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * r * (1 + 3 * 0.044715 * x * x))) < 0.01;
+        }
         if (mode == HALVES)
                 same = to_float(ws[at / 2]) == to_float(c[at & ~1L]);
         if (mode == SPREAD) {

@@ -1,62 +1,23 @@
 /* matmul_sm90_bench.cu: how fast are matmul_sm90.cuh and matmul_short_sm90.cuh on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
- *           -o matmul_sm90_bench tests/bench/matmul_sm90_bench.cu -ldl
+ *           -o matmul_sm90_bench tests/bench/matmul_sm90_bench.cu -lcublas -lcublasLt
  *      ./matmul_sm90_bench [part of a shape]
  *
- * A time is the median of seven runs of ten launches, in turn with those of the others; 512 places of C are checked.  cuBLAS is the peer where it can be opened.
- * The fastest of ours is marked *.  Exit status 1 when something is wrong, 4 without a GPU that fits. */
-#include <dlfcn.h>
-#include "matmul_sm90.h"
-
-/* ---- cuBLAS, from the library that is there --------------------------------------------- */
-
-static void *symbol(const char *const *libs, const char *name)
-{
-        for (; *libs; libs++) {
-                void *lib = dlopen(*libs, RTLD_NOW | RTLD_GLOBAL);
-                void *p = lib ? dlsym(lib, name) : 0;
-                if (p)
-                        return p;
-        }
-        return 0;
-}
-
-typedef int BlasCreate(void **);
-typedef int BlasGemm(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
-                     const void *, void *, int, int, int, int);
-
-/* C = op(A) op(B), row-major bf16 or (words) tf32, on stream 0; false: no cuBLAS. */
-static bool blas_run(const void *a, const void *b, void *c, Problem p, bool words)
-{
-        static const char *const libs[] = { "libcublas.so.13", "libcublas.so.12", "libcublas.so", 0 };
-        static BlasGemm *gemm;
-        static void *handle;
-        static bool tried;
-        const float one = 1.f, zero = 0.f;
-        enum { ANY = -1 /* CUBLAS_GEMM_DEFAULT */ };
-        const int type = words ? 0 /* CUDA_R_32F */ : 14 /* CUDA_R_16BF */;
-        const int sum = words ? 77 /* CUBLAS_COMPUTE_32F_FAST_TF32 */ : 68 /* CUBLAS_COMPUTE_32F */;
-
-        if (!tried) {
-                BlasCreate *create = (BlasCreate *)symbol(libs, "cublasCreate_v2");
-                gemm = (BlasGemm *)symbol(libs, "cublasGemmEx");
-                tried = true;
-                if (!create || !gemm || create(&handle) != 0)
-                        handle = 0;
-        }
-        /* Column-major: Ct (N,M) = op(B)t op(A)t. */
-        return handle && gemm(handle, p.TB ? 1 : 0, p.TA ? 1 : 0, p.N, p.M, p.K, &one, b, type, p.TB ? p.K : p.N,
-                              a, type, p.TA ? p.M : p.K, &zero, c, type, p.N, sum, ANY) == 0;
-}
+ * A time is the median of seven runs of ten launches, in turn with those of the others; 512 places of C are checked.  Peers:
+ * cuBLAS of plain products, cuBLASLt of tails that it has an epilogue for.  The fastest with each kind of tail is marked *.
+ * Exit status 1 when something is wrong, 4 without a GPU that fits. */
+#include "cublas.h"
 
 /* ---- ways ------------------------------------------------------------------------------- */
 
-struct Way { const char *name; Mode mode; int n; Launch *launch; };
+struct Way { const char *name; Mode mode; int n, even; Launch *launch; };     /* even: what M must be a multiple of */
 struct Ways { const Way *way; int n; };
 #define ALL(list) { list, sizeof list / sizeof *list }
 
-#define WAY_OF(T, Tile, TA, TB, MODE, n) { #MODE " " #Tile " " #n, MODE, n, launch<T, Tile, TA, TB, MODE> },
+#define WAY_OF(T, Tile, TA, TB, MODE, n) \
+        { #MODE " " #Tile " " #n, MODE, n, Tile::PAIR && (MODE == SPLIT || MODE == SUMMED_SPLIT) ? Tile::WHOLE_M : 1, \
+          launch<T, Tile, TA, TB, MODE> },
 #define WAY(Tile, TA, TB, MODE, n) WAY_OF(bf16, Tile, TA, TB, MODE, n)
 #define WAYS(TA, TB, MODE, n) \
         WAY(S128x256, TA, TB, MODE, n) WAY(S128x192, TA, TB, MODE, n) WAY(S256x128, TA, TB, MODE, n) \
@@ -68,14 +29,16 @@ struct Ways { const Way *way; int n; };
         WAY(Boxes<S128x256>, TA, TB, MODE, 0) WAY(Boxes<S128x192>, TA, TB, MODE, 0) WAY(Boxes<S256x128>, TA, TB, MODE, 0) \
         WAY(Boxes<S128x128>, TA, TB, MODE, 0) WAY(Boxes<S128x128p>, TA, TB, MODE, 0) WAY(Boxes<S128x192p>, TA, TB, MODE, 0) \
         WAY(Boxes<Pairs<S128x256>>, TA, TB, MODE, 0)
+/* And fetches what tails read. */
+#define FETCHES(TA, TB, MODE) WAY(Fetches<S128x128p>, TA, TB, MODE, 0) WAY(Fetches<S128x192p>, TA, TB, MODE, 0)
 
-static const Way ways_01[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0) BOXES(0, 1, PERSISTENT) BOXES(0, 1, ADDED)
-        BOXES(0, 1, TWICE) WAY(S128x192p, 0, 1, TWICE, 0) WAY(S128x128p, 0, 1, TWICE, 0) BOXES(0, 1, HALVES) WAY(S128x192p, 0, 1, HALVES, 0) };
-static const Way ways_00[] = { WAYS(0, 0, PERSISTENT, 0) WAYS(0, 0, ADDED, 0) BOXES(0, 0, PERSISTENT) BOXES(0, 0, ADDED)
-        BOXES(0, 0, SPREAD) WAY(S128x128p, 0, 0, SPREAD, 0) WAY(S128x192p, 0, 0, SPREAD, 0) };
-static const Way ways_10[] = { WAYS(1, 0, PERSISTENT, 0) WAYS(1, 0, SPLIT, 2) WAYS(1, 0, SPLIT, 3)
-        WAY(S128x256, 1, 0, SPLIT, 7) WAY(S128x256, 1, 0, SUMMED_SPLIT, 7) WAY(S128x192t, 1, 0, SPLIT, 4)
-        WAY(S128x192t, 1, 0, SUMMED_SPLIT, 4) };
+static const Way ways_01[] = { BOXES(0, 1, PERSISTENT) BOXES(0, 1, ADDED) FETCHES(0, 1, ADDED) BOXES(0, 1, GELU) BOXES(0, 1, HALVES) };
+static const Way ways_00[] = { BOXES(0, 0, PERSISTENT) BOXES(0, 0, TIMES) FETCHES(0, 0, TIMES) BOXES(0, 0, SPREAD) FETCHES(0, 0, SPREAD) };
+static const Way ways_10[] = { BOXES(1, 0, PERSISTENT) WAY(S128x192t, 1, 0, PERSISTENT, 0)
+        WAY(S128x256, 1, 0, SPLIT, 2) WAY(S128x192p, 1, 0, SPLIT, 2) WAY(S128x256, 1, 0, SPLIT, 3) WAY(S128x192p, 1, 0, SPLIT, 3)
+        WAY(Boxes<S128x128>, 1, 0, SUMMED, 0) WAY(Boxes<S128x192>, 1, 0, SUMMED, 0) WAY(S128x192p, 1, 0, SUMMED_SPLIT, 2)
+        WAY(S128x192p, 1, 0, SUMMED_SPLIT, 4) WAY(S128x192t, 1, 0, SUMMED_SPLIT, 4) WAY(S128x256, 1, 0, SUMMED_SPLIT, 4)
+        WAY(S128x256, 1, 0, SUMMED_SPLIT, 7) };
 
 static const Way ways_prompt[] = { WAYS(0, 1, PERSISTENT, 0) WAYS(0, 1, ADDED, 0) WAYS(0, 1, SPLIT, 2)
         WAYS(0, 1, SPLIT, 4)
@@ -98,17 +61,22 @@ static const Way words_10[] = { WORDS_WAYS(1, 0, PERSISTENT, 0) WORDS_WAYS(1, 0,
 static const Ways ways[2][2] = { { ALL(ways_00), ALL(ways_01) }, { ALL(ways_10), {} } }, prompt = ALL(ways_prompt),
                   ways_of_words[2][2] = { { ALL(words_00), ALL(words_01) }, { ALL(words_10), {} } };
 
-/* TA, TB, M, N, K: y = x Wt, dx = dy W, dW = dyt x */
+/* TA, TB, M, N, K: y = x Wt, dx = dy W, dW = dyt x, of GPT-2's and Llama-1B's steps; Llama's logits, which take a second each,
+ * come last. */
 static const Problem problems[] = {
         { 0, 1, 511, 3072, 2048 }, { 0, 1, 511, 2048, 2048 }, { 0, 1, 511, 16384, 2048 }, { 0, 1, 511, 2048, 8192 },
         { 0, 1, 1999, 3072, 2048 }, { 0, 1, 1999, 2048, 2048 }, { 0, 1, 1999, 16384, 2048 }, { 0, 1, 1999, 2048, 8192 },
         { 0, 1, 511, 2304, 768 }, { 0, 1, 511, 768, 768 }, { 0, 1, 511, 3072, 768 }, { 0, 1, 511, 768, 3072 },
         { 0, 1, 32768, 2304, 768 }, { 0, 1, 32768, 768, 768 }, { 0, 1, 32768, 3072, 768 }, { 0, 1, 32768, 768, 3072 },
         { 0, 1, 8192, 50304, 768 }, { 0, 1, 8192, 8192, 2048 }, { 0, 1, 8192, 2048, 8192 }, { 0, 1, 4096, 4096, 4096 },
+        { 0, 1, 8192, 3072, 2048 }, { 0, 1, 8192, 2048, 2048 }, { 0, 1, 8192, 16384, 2048 },
         { 0, 0, 32768, 768, 2304 }, { 0, 0, 32768, 768, 768 }, { 0, 0, 32768, 768, 3072 }, { 0, 0, 32768, 3072, 768 },
-        { 0, 0, 8192, 768, 50304 }, { 0, 0, 8192, 2048, 8192 }, { 0, 0, 8192, 8192, 2048 },
+        { 0, 0, 8192, 768, 50304 }, { 0, 0, 8192, 2048, 3072 }, { 0, 0, 8192, 2048, 2048 }, { 0, 0, 8192, 8192, 2048 },
+        { 0, 0, 8192, 2048, 8192 }, { 0, 0, 8192, 2048, 16384 },
         { 1, 0, 2304, 768, 32768 }, { 1, 0, 768, 768, 32768 }, { 1, 0, 3072, 768, 32768 }, { 1, 0, 768, 3072, 32768 },
-        { 1, 0, 50304, 768, 8192 }, { 1, 0, 8192, 2048, 8192 }, { 1, 0, 2048, 8192, 8192 },
+        { 1, 0, 50304, 768, 8192 }, { 1, 0, 3072, 2048, 8192 }, { 1, 0, 2048, 2048, 8192 }, { 1, 0, 16384, 2048, 8192 },
+        { 1, 0, 2048, 8192, 8192 },
+        { 0, 1, 8192, 128256, 2048 }, { 0, 0, 8192, 2048, 128256 }, { 1, 0, 128256, 2048, 8192 },
 };
 static const Problem words[] = {
         { 0, 1, 8192, 2304, 768 }, { 0, 1, 8192, 768, 768 }, { 0, 1, 8192, 3072, 768 }, { 0, 1, 8192, 768, 3072 },
@@ -122,13 +90,24 @@ static const Problem words[] = {
 
 enum { PLACES = 512, RUNS = 7, LAUNCHES = 10 };
 
-/* Milliseconds per launch; way 0: cuBLAS. */
+/* cuBLAS, or (lt) cuBLASLt with what the tails of its mode do. */
+struct Peer { const char *name; Mode mode; const Lt *lt; double err, run[RUNS]; };
+
+/* Of what is compared with one peer: tails of SPLIT have none, and SUMMED_SPLIT is SUMMED in parts. */
+static Mode kind_of(Mode m) { return m == SPLIT ? PERSISTENT : m == SUMMED_SPLIT ? SUMMED : m; }
+
+/* Milliseconds per launch. */
 template <class T>
-static double time_of(const Way *w, const Data &d, Problem p)
+static double time_of(const Way &w, const Data &d, Problem p)
+{
+        return time_ms<1, LAUNCHES>([&](int i) { w.launch(args_of(d, p, i, sizeof(T)), w.n, 0); });
+}
+template <class T>
+static double time_of(const Peer &peer, const Data &d, Problem p)
 {
         return time_ms<1, LAUNCHES>([&](int i) {
-                if (w)
-                        w->launch(args_of(d, p, i, sizeof(T)), w->n, 0);
+                if (peer.lt)
+                        lt_run(peer.lt, d, p, i);
                 else
                         blas_run(d.a, (T *)d.b + (size_t)(i % d.copies) * p.N * p.K, d.c, p, sizeof(T) == 4);
         });
@@ -160,6 +139,37 @@ static double clock_mhz()
         return 2000 / ms;
 }
 
+/* The peers that can do p with the tails of ways; how many.  lt: room. */
+template <class T>
+static int peers_of(const Data &d, Problem p, Ways ways, unsigned seed, Lt *lt, Peer *peers)
+{
+        const bool words = sizeof(T) == 4;
+        int n = 0;
+        long at;
+
+        blas_run(d.a, d.b, d.c, p, words);
+        CUDA(cudaDeviceSynchronize());
+        peers[n++] = { "cuBLAS", PERSISTENT, 0, data_check<T>(d, p, PERSISTENT, PLACES, seed, &at), {} };
+        for (const Fused &f : fused) {
+                bool asked = false;
+                for (int i = 0; i < ways.n; i++)
+                        asked |= kind_of(ways.way[i].mode) == f.mode;
+                if (!asked || words)
+                        continue;
+                if (!lt_open(lt, f, d, p)) {
+                        lt_close(lt);
+                        continue;
+                }
+                data_poison<T>(d, p, f.mode);
+                lt_run(lt, d, p, 0);
+                CUDA(cudaDeviceSynchronize());
+                /* Of GELU something else is kept, and TIMES takes GELU's slope itself: these are timed alone. */
+                const bool like_ours = f.mode == ADDED || f.mode == SUMMED;
+                peers[n++] = { f.name, f.mode, lt++, like_ours ? data_check<T>(d, p, f.mode, PLACES, seed, &at) : 0, {} };
+        }
+        return n;
+}
+
 /* Prints a line per way of running p; how many were wrong. */
 template <class T>
 static int speed_of(Problem p, Ways ways, const char *name, unsigned seed)
@@ -167,20 +177,22 @@ static int speed_of(Problem p, Ways ways, const char *name, unsigned seed)
         const Way *const way = ways.way;
         const int n = ways.n;
         const double flops = 2. * p.M * p.N * p.K;
-        double ms[64] = {}, err[64], run[65][RUNS];
+        double ms[64] = {}, err[64], run[64][RUNS], best[TIMES + 1] = {};
         size_t ws = 16;
-        int best = -1, bad = 0;
+        int bad = 0;
         long at;
+        Lt lt[sizeof fused / sizeof *fused] = {};
+        Peer peers[1 + sizeof fused / sizeof *fused];
 
         for (int i = 0; i < n; i++) {
                 const size_t need = ws_bytes(way[i].mode, p, way[i].n, sizeof(T));
-                if (need < (size_t)4 << 30)
+                if (need < (size_t)9 << 30)
                         ws = need > ws ? need : ws;
         }
         Data d = data_new<T>(p, ws, PLACES, seed);
         for (int i = 0; i < n; i++) {
                 const Way *w = way + i;
-                if (ws_bytes(w->mode, p, w->n, sizeof(T)) > ws)
+                if (ws_bytes(w->mode, p, w->n, sizeof(T)) > ws || p.M % w->even)
                         continue;
                 data_poison<T>(d, p, w->mode);
                 w->launch(args_of(d, p, 0, sizeof(T)), w->n, 0);
@@ -189,32 +201,36 @@ static int speed_of(Problem p, Ways ways, const char *name, unsigned seed)
                 err[i] = data_check<T>(d, p, w->mode, PLACES, seed, &at);
                 ms[i] = 1;
         }
-        const bool blas = blas_run(d.a, d.b, d.c, p, sizeof(T) == 4);
-        CUDA(cudaDeviceSynchronize());
-        const double blas_err = data_check<T>(d, p, PERSISTENT, PLACES, seed, &at);
-        for (int r = 0; r < RUNS; r++)          /* in turn: what uses more power must not leave the next one less */
-                for (int i = 0; i <= n; i++)
-                        if (i < n ? ms[i] > 0 : blas)
-                                run[i][r] = time_of<T>(i < n ? way + i : 0, d, p);
+        const int n_peers = peers_of<T>(d, p, ways, seed, lt, peers);
+        for (int r = 0; r < RUNS; r++) {        /* in turn: what uses more power must not leave the next one less */
+                for (int i = 0; i < n; i++)
+                        if (ms[i] > 0)
+                                run[i][r] = time_of<T>(way[i], d, p);
+                for (int i = 0; i < n_peers; i++)
+                        peers[i].run[r] = time_of<T>(peers[i], d, p);
+        }
         for (int i = 0; i < n; i++)
                 if (ms[i] > 0) {
+                        double *const least = best + kind_of(way[i].mode);
                         ms[i] = median(run[i]);
-                        if (best < 0 || ms[i] < ms[best])
-                                best = i;
+                        *least = !*least || ms[i] < *least ? ms[i] : *least;
                 }
         for (int i = 0; i < n; i++)
                 if (ms[i] > 0) {
                         const bool ok = err[i] >= 0 && err[i] <= 0.02;
                         printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e%s%s\n", name, way[i].name, ms[i],
-                               flops / ms[i] * 1e-9, err[i], i == best ? " *" : "", ok ? "" : "  WRONG");
+                               flops / ms[i] * 1e-9, err[i], ms[i] == best[kind_of(way[i].mode)] ? " *" : "", ok ? "" : "  WRONG");
                         bad += !ok;
                 }
-        if (blas) {
-                const double t = median(run[n]);
-                printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e   best of ours %.2fx, at %.0f MHz\n", name, "cuBLAS", t,
-                       flops / t * 1e-9, blas_err, t / ms[best], clock_mhz());
+        for (int i = 0; i < n_peers; i++) {
+                const Peer &b = peers[i];
+                const double t = median(b.run);
+                printf("%-28s %-36s %9.4f ms %6.0f TF  %8.1e   best of ours %.2fx, at %.0f MHz\n", name, b.name, t,
+                       flops / t * 1e-9, b.err, t / best[b.mode], clock_mhz());
         }
         fflush(stdout);
+        for (Lt &l : lt)
+                lt_close(&l);
         data_free(&d);
         return bad;
 }

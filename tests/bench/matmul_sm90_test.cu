@@ -117,6 +117,13 @@ struct Test {
         TEST(f16, Boxes<Tile>, 0, TB, HALVES, 1000, 1040, 520, n) TEST(bf16, Boxes<Tile>, 0, TB, HALVES, 768, 1536, 64, n) \
         TEST(bf16, Boxes<Tile>, 0, TB, SPREAD, 1000, 1032, 520, n) TEST(f16, Boxes<Tile>, 0, TB, SPREAD, 768, 1536, 64, n)
 
+/* With one set of panels for two consumers, of several tiles and of one. */
+#define FETCHES(Tile, TB, n) \
+        TEST(bf16, Fetches<Tile>, 0, TB, ADDED, 1000, 1032, 520, n) TEST(f16, Fetches<Tile>, 0, TB, ADDED, 768, 1536, 64, n) \
+        TEST(bf16, Fetches<Tile>, 1, 0, TWICE, 1000, 1032, 520, n) TEST(bf16, Fetches<Tile>, 0, TB, TIMES, 1000, 1032, 2000, n) \
+        TEST(bf16, Fetches<Tile>, 0, TB, TIMES, 256, 384, 40, 0) TEST(f16, Fetches<Tile>, 0, TB, TIMES, 2048, 2304, 64, n) \
+        TEST(bf16, Fetches<Tile>, 0, TB, SPREAD, 1000, 1032, 520, n) TEST(f16, Fetches<Tile>, 0, TB, SPREAD, 768, 1536, 64, n)
+
 /* With rows of tiles that are not even, columns that end before a part's begin. */
 #define JOINT(Tile, PARTS) \
         TEST(bf16, Tile, 0, 1, PERSISTENT, 1, 512, 64 * PARTS, 0) TEST(bf16, Tile, 0, 0, ADDED, 128, 1024, 1024, 0) \
@@ -143,6 +150,8 @@ static const Test tests[] = {
         TEST(f16, S128x192p, 0, 0, SPREAD, 1000, 1032, 520, 4)
         BOXES(S128x256, 0, 3) BOXES(S128x192, 1, 3) BOXES(S256x128, 0, 3) BOXES(S128x128, 0, 3) BOXES(S128x128t, 1, 3)
         BOXES(S128x192t, 0, 3) BOXES(S128x128p, 0, 4) BOXES(S128x192p, 1, 4)
+        FETCHES(S128x128t, 1, 3) FETCHES(S128x192t, 0, 3) FETCHES(S128x128p, 0, 4) FETCHES(S128x192p, 1, 4)
+        TEST(bf16, Boxes<S128x192p>, 0, 1, GELU, 1000, 1032, 520, 4) TEST(bf16, Boxes<S128x256>, 0, 1, GELU, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 1, WIDE, 1000, 1032, 520, 3)
         ALL_TILES(bf16, 0, 1, WIDE_ADDED, 1000, 1032, 520, 3)
         TEST(bf16, S128x256, 0, 0, PERSISTENT, 1000, 1032, 520, 3)

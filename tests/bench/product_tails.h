@@ -3,13 +3,15 @@
  * A Mode says what a product's launch does and what its ws is: of ADDED, TWICE and SPREAD what is added, and behind it the
  * second result.  WIDE: tails that are called for eight.  HALVES: a second result of every other column, ws.
  * SPREAD: (M,2N), of each sum that plus one value, and minus another.  SPLIT: parts of K, added up by a second kernel;
- * SUMMED: with sums of A's rows. */
+ * SUMMED: with sums of A's rows.  GELU: of the sum and a bias, the first row of ws, and behind M x N of ws its slope; TIMES:
+ * each sum times ws. */
 #ifndef BENCH_PRODUCT_TAILS_H
 #define BENCH_PRODUCT_TAILS_H
 
+#define TGC_FAST_MATH 1         /* as programs of 16-bit storage have it */
 #include "tail.cuh"
 
-enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, HALVES, SPREAD, SPLIT, SUMMED, SUMMED_SPLIT };
+enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, HALVES, SPREAD, SPLIT, SUMMED, SUMMED_SPLIT, GELU, TIMES };
 static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }
 
 /* STORES_ 0: a tail that cannot be called for pairs.  V: as generated ones have it. */
@@ -54,6 +56,58 @@ struct AddStore {
                 out.template put<0>(c + (long)row * N + col, v);
                 if constexpr (STORES > 1)
                         out.template put<1>(other + (long)row * N + col, minus);
+        }
+};
+
+/* A bias, GELU, and the slope that its gradient takes. */
+template <class T>
+struct GeluStore {
+        static constexpr int MAXV = 8, MINV = 1, ROW_READS = 0, READS = 1, STORES = 2, WIDTH0 = 2, WIDTH1 = 2, READ = 0;
+        T *c, *slope;
+        const T *bias;
+        int N;
+        template <int V> struct In { Raw<V, T> bias; };
+        template <int V> __device__ __forceinline__ void get_rows(int, int, In<V> &) const {}
+        template <int V> __device__ __forceinline__ void get_cols(int col, In<V> &in) const { in.bias.get(bias + col); }
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in,
+                                                   const Out &out = Out()) const
+        {
+                float b[V], y[V], s[V];
+                in.bias.template floats<0, 1>(b);
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                        y[i] = gelu_tanh(v[i] + b[i]);
+                        s[i] = gelu_tanh_slope(v[i] + b[i]);
+                }
+                out.template put<0>(c + (long)row * N + col, y);
+                out.template put<1>(slope + (long)row * N + col, s);
+        }
+};
+
+/* That gradient: times a slope that is read. */
+template <class T>
+struct TimesStore {
+        static constexpr int MAXV = 8, MINV = 1, ROW_READS = 1, READS = 1, STORES = 1, WIDTH0 = 2, WIDTH1 = 0, READ = 2;
+        T *c;
+        const T *by;
+        int N;
+        template <int V> struct In { Raw<V, T> by; };
+        template <int V> __device__ __forceinline__ void get_rows(int row, int col, In<V> &in) const
+        {
+                in.by.get(by + (long)row * N + col);
+        }
+        template <int V> __device__ __forceinline__ void get_cols(int, In<V> &) const {}
+        template <int V, class Out = Straight>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const In<V> &in,
+                                                   const Out &out = Out()) const
+        {
+                float by[V];
+                in.by.template floats<0, 1>(by);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        v[i] *= by[i];
+                out.template put<0>(c + (long)row * N + col, v);
         }
 };
 

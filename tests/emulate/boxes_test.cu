@@ -1,6 +1,6 @@
-/* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in tail_pair_sm90.cuh), played: every number of values
- * that a tail stores of two sums, with and without reads, edges, several tiles a block; the same bits as by ordinary stores, and
- * nothing written outside. */
+/* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in tail_pair_sm90.cuh), and what is read for them it
+ * fetches (Fetched), played: every number of values that a tail stores of two sums, with and without reads, edges, several tiles a
+ * block; the same bits as by ordinary loads and stores, and nothing written outside. */
 #define TGC_SM90A 1
 #include "matmul_sm90.cuh"
 #include "bench/product_tails.h"
@@ -8,6 +8,8 @@
 #include <cstring>
 
 enum { M = 200, N = 328, K = 72, LD = 80, MOST = 2 * M * N, GUARD = 64 };
+
+enum How { ORDINARY, BOXES, FETCHES, WAYS };
 
 template <int MODE> static constexpr int stores() { return MODE == TWICE || MODE == HALVES ? 2 : 1; }
 /* Values of two sums, in all rows of C. */
@@ -25,14 +27,17 @@ template <int MODE> static auto tail_of(bf16 *c, bf16 *d, const bf16 *r)
                 return Spread<bf16>{ c, r, N };
 }
 
-template <class Tile, int MODE, bool BOXES>
+template <class Tile, int MODE, int HOW>
 static void kernel(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b,
-                   const __grid_constant__ TmaMap map_c, const __grid_constant__ TmaMap map_d)
+                   const __grid_constant__ TmaMap map_c, const __grid_constant__ TmaMap map_d, const __grid_constant__ TmaMap map_r)
 {
         TGC_SMEM(smem);
         const auto tail = tail_of<MODE>(c, d, r);
         const int first = (int)blockIdx.x, step = (int)gridDim.x;
-        if constexpr (BOXES)
+        if constexpr (HOW == FETCHES)
+                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem,
+                                                               fetched(tail, &map_r, &map_c, &map_d));
+        else if constexpr (HOW == BOXES)
                 matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, boxed(tail, &map_c, &map_d));
         else
                 matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, tail);
@@ -46,21 +51,22 @@ static TmaMap map_of(const void *p, unsigned rows, unsigned cols, unsigned ld, i
         return map;
 }
 
-static unsigned short a[M * LD], b[N * LD], r[MOST], c[2][MOST + GUARD], d[2][MOST + GUARD];
+static unsigned short a[M * LD], b[N * LD], r[MOST], c[WAYS][MOST + GUARD], d[WAYS][MOST + GUARD];
 
-template <class Tile, int MODE, bool BOXES> static bool run(char *err, size_t n)
+template <class Tile, int MODE, int HOW> static bool run(char *err, size_t n)
 {
         const int bytes = 64 / stores<MODE>() * (MODE == SPREAD ? 1 : 2);       /* of a panel's row, a store of width 2's; 4's is 128 */
         TmaMap map_a = map_of(a, M, K, LD, 64, 128), map_b = map_of(b, N, K, LD, 64, 128),
-               map_c = map_of(c[BOXES], M, N * width<MODE>(0) / 2, N * width<MODE>(0) / 2, 16, bytes * width<MODE>(0) / 2),
-               map_d = map_of(d[BOXES], M, N * width<MODE>(1) / 2, N * width<MODE>(1) / 2, 16, bytes * width<MODE>(1) / 2);
-        emu::Entry<7> k("kernel", kernel<Tile, MODE, BOXES>);
-        void *args[] = { c[BOXES], d[BOXES], r, &map_a, &map_b, &map_c, &map_d };
+               map_c = map_of(c[HOW], M, N * width<MODE>(0) / 2, N * width<MODE>(0) / 2, 16, bytes * width<MODE>(0) / 2),
+               map_d = map_of(d[HOW], M, N * width<MODE>(1) / 2, N * width<MODE>(1) / 2, 16, bytes * width<MODE>(1) / 2),
+               map_r = map_of(r, M, N * width<MODE>(0) / 2, N * width<MODE>(0) / 2, 16, bytes * width<MODE>(0) / 2);
+        emu::Entry<8> k("kernel", kernel<Tile, MODE, HOW>);
+        void *args[] = { c[HOW], d[HOW], r, &map_a, &map_b, &map_c, &map_d, &map_r };
         const unsigned cluster = Tile::PAIR ? 2 : 1;
-        memset(c[BOXES], 0x7f, sizeof c[BOXES]);
-        memset(d[BOXES], 0x7f, sizeof d[BOXES]);
+        memset(c[HOW], 0x7f, sizeof c[HOW]);
+        memset(d[HOW], 0x7f, sizeof d[HOW]);
         tgc_emulate_clusters(cluster, cluster);
-        const bool ran = !tgc_emulate_launch("kernel", cluster, Tile::THREADS, Tile::SMEM, args, 7, err, (unsigned)n);
+        const bool ran = !tgc_emulate_launch("kernel", cluster, Tile::THREADS, Tile::SMEM, args, 8, err, (unsigned)n);
         emu::kernels = k.next;
         return ran;
 }
@@ -70,9 +76,13 @@ static int failures;
 template <class Tile, int MODE> static void test(const char *tile, const char *mode)
 {
         char err[600] = "";
-        const bool ran = run<Tile, MODE, false>(err, sizeof err) && run<Tile, MODE, true>(err, sizeof err);
-        const bool ok = ran && !memcmp(c[0], c[1], sizeof c[0]) && !memcmp(d[0], d[1], sizeof d[0]) &&
-                        c[1][0] != 0x7f7f && c[1][M * N * width<MODE>(0) / 2 - 1] != 0x7f7f;
+        bool ok = run<Tile, MODE, ORDINARY>(err, sizeof err) && run<Tile, MODE, BOXES>(err, sizeof err);
+        int ways = 2;
+        if constexpr (Tile::BOTH && (MODE == ADDED || MODE == TWICE || MODE == SPREAD))
+                ok = ok && run<Tile, MODE, FETCHES>(err, sizeof err), ways = 3;
+        for (int i = 1; i < ways; i++)
+                ok = ok && !memcmp(c[0], c[i], sizeof c[0]) && !memcmp(d[0], d[i], sizeof d[0]) && c[i][0] != 0x7f7f &&
+                     c[i][M * N * width<MODE>(0) / 2 - 1] != 0x7f7f;
         printf("%s %s, %s%s%s\n", ok ? "ok" : "not ok", tile, mode, err[0] ? ": " : "", err);
         failures += !ok;
 }
@@ -98,6 +108,7 @@ int main()
         all<S128x256>("128x256");
         all<S128x192t>("128x192, in turns");
         all<S128x128p>("128x128, in pairs");
+        all<S128x192p>("128x192, in pairs");
         all<S256x128>("256x128");
         return failures != 0;
 }

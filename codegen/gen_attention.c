@@ -369,126 +369,168 @@ static int delta_rows(Att *t)
         return 128 / (n > 16 ? 32 : n > 8 ? 16 : n > 4 ? 8 : n > 2 ? 4 : n > 1 ? 2 : 1);
 }
 
-static void backward(Emit *e, const Group *gr)
+/* Both loops of C. */
+static void backward_cpu(Emit *e, const Group *gr, Att *t)
 {
-        Att t = att_of(e, gr);
-        const Type *q = &NODE(e->g, t.n->in[0])->type;
-        Ref dk = item_of(e, gr->anchor, 1), dv = item_of(e, gr->anchor, 2);
-        const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
-        (void)dk, (void)dv;
-        if (!is_cuda(e)) {
-                for (int kv = 0; kv < 2; kv++) {
-                        Build b = build_start(e, gr, "attention", kv ? "attention_grad_kv" : "attention_grad_q");
-                        describe(&t, &b, arena_fmt(e->tmp, "(float *)%s", plain_arg(e, &b, t.n->in[4])));
-                        Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
-                        b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = att_bytes(&t, 3, 3);
-                        const char *heads = arena_fmt(
-                                e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
-                                o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
-                        if (kv) {
-                                build_functor(&b, &gr->tail[1], "tail_k");
-                                build_functor(&b, &gr->tail[2], "tail_v");
-                                cpu_loop(&b, "attention_grad_kv_tiles", heads,
-                                         "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, "
-                                         "\1_tail_v);");
-                        } else {
-                                build_functor(&b, &gr->tail[0], "tail");
-                                cpu_loop(&b, "attention_grad_q_tiles", heads,
-                                         "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
-                        }
-                        build_end(&b, "1");
-                }
-                return;
-        }
-        if (is_short(&t)) {
-                short_backward(&t);
-                return;
-        }
-        Dim all = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(t.H));
-        int work = work_new(e, all, 4);
-        Build b = build_start(e, gr, "attention_grad", "attention_delta");
-        describe(&t, &b, NULL);
-        text_free(&b.body);
-        b.args.n = 0;
-        Operand o = operand(e, &b, t.n->in[3]), d = operand(e, &b, t.n->in[5]);
-        const char *w = arg_work(e, &b.args, work, "float", "delta");
-        b.bytes = att_bytes(&t, 2, 0);
-        bool sm90 = t.mma && att90_grad_fits(e, gr->anchor);
-        GradKind kind = sm90 ? att90_grad_kind(e, gr->anchor) : GRAD_Q;
-        if (sm90) {
-                b.on90 = (On90){ .threads = 128, .grid = "0" };
-                text_add(&b.body, "#ifndef TGC_SM90A\n");
-        }
-        build_line(&b, "const Strides so = { %s, %s, %s }, sg = { %s, %s, %s };", o.b, o.t, o.h, d.b, d.t, d.h);
-        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", type, o.arg, d.arg,
-                   w);
-        if (sm90)
-                text_add(&b.body, "#endif\n");
-        build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, all), delta_rows(&t)));
         for (int kv = 0; kv < 2; kv++) {
-                int r = row_for(kv ? "DKV" : "DQ", t.cls, (int)t.D);
-                if (r < 0)
-                        error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
-                                 (long long)t.D);
-                b = build_start(e, gr, "attention_grad", kv ? "attention_grad_kv" : "attention_grad_q");
-                describe(&t, &b, NULL);
-                d = operand(e, &b, t.n->in[5]);
-                const char *lse = plain_arg(e, &b, t.n->in[4]);
-                w = sm90 && !kv ? arg_work(e, &b.args, work, "float", "delta")
-                                : arg_done(e, &b.args, work, "float", "delta");
-                const char *sums = arena_fmt(e->tmp, "%s, a.%s", lse, w);
-                b.threads = rows[r].threads;
-                b.min_blocks = rows[r].minb;
-                b.smem = smem_of(r, (int)t.D);
-                b.flops = att_flops(&t, kv ? 4 : 3), b.bytes = kv ? att_bytes(&t, 2, 4) : att_bytes(&t, 3, 2);
-                const char *grads = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s, a.%s", d.arg, d.b, d.t, d.h, lse, w);
+                Build b = build_start(e, gr, "attention", kv ? "attention_grad_kv" : "attention_grad_q");
+                describe(t, &b, arena_fmt(e->tmp, "(float *)%s", plain_arg(e, &b, t->n->in[4])));
+                Operand o = operand(e, &b, t->n->in[3]), d = operand(e, &b, t->n->in[5]);
+                b.flops = att_flops(t, kv ? 4 : 3), b.bytes = att_bytes(t, 3, 3);
+                const char *heads = arena_fmt(e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
+                                              o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
                 if (kv) {
                         build_functor(&b, &gr->tail[1], "tail_k");
                         build_functor(&b, &gr->tail[2], "tail_v");
-                        build_line(&b, "\1_tail_k tail_k = { a };");
-                        build_line(&b, "\1_tail_v tail_v = { a };");
-                        if (kind != GRAD_Q) {
-                                b.on90 = (On90){ .threads = b.threads, .grid = "0" };
-                                text_add(&b.body, "#ifndef TGC_SM90A\n");
-                        } else if (sm90) {
-                                att90_grad(&b, gr->anchor, GRAD_KV, sums);
-                        }
-                        build_line(&b,
-                                   "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
-                                   "tail_k, tail_v);",
-                                   type, tile_text(e, r), grads);
-                        if (sm90)
-                                text_add(&b.body, "#endif\n");
-                        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.K, Tg, rows[r].bm));
+                        cpu_loop(&b, "attention_grad_kv_tiles", heads,
+                                 "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
                 } else {
                         build_functor(&b, &gr->tail[0], "tail");
-                        build_line(&b, "\1_tail tail = { a };");
-                        if (sm90)
-                                o = operand(e, &b, t.n->in[3]);
-                        if (kind != GRAD_Q) {
-                                build_functor(&b, &gr->tail[1], "tail_k");
-                                build_functor(&b, &gr->tail[2], "tail_v");
-                                build_line(&b, "\1_tail_k tail_k = { a };");
-                                build_line(&b, "\1_tail_v tail_v = { a };");
-                        }
-                        if (kind == GRAD_BOTH || kind == GRAD_WHOLE)
-                                sums = arena_fmt(e->tmp, "{ %s, { %s, %s, %s }, %s, { %s, %s, %s } }, %s", o.arg,
-                                                 o.b, o.t, o.h, d.arg, d.b, d.t, d.h, kind == GRAD_BOTH ? sums : lse);
-                        else if (kind == GRAD_ONCE)
-                                sums = lse;
-                        else if (sm90)
-                                sums = arena_fmt(e->tmp, "%s, { %s, %s, %s }, %s", o.arg, o.b, o.t, o.h, sums);
-                        if (sm90)
-                                att90_grad(&b, gr->anchor, kind, sums);
-                        build_line(&b,
-                                   "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, "
-                                   "tail);",
-                                   type, tile_text(e, r), grads);
-                        if (sm90)
-                                text_add(&b.body, "#endif\n");
-                        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
+                        cpu_loop(&b, "attention_grad_q_tiles", heads,
+                                 "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
                 }
+                build_end(&b, "1");
         }
+}
+
+/* Of CUDA's gradients.  deltas: a float for each query, sums of out * dout.  sm90: Hopper has kernels of its own, of `kind`: in all but
+ * GRAD_Q that of dq makes dk and dv as well, and there is nothing for the other two to do. */
+typedef struct Back {
+        Att      t;
+        Dim      queries;
+        int      deltas;
+        bool     sm90;
+        GradKind kind;
+} Back;
+
+/* The portable body alone; to be ended by hopper_end. */
+static void not_on_hopper(Build *b, int threads)
+{
+        b->on90 = (On90){ .threads = threads, .grid = "0" };
+        text_add(&b->body, "#ifndef TGC_SM90A\n");
+}
+
+static void hopper_end(const Back *k, Build *b)
+{
+        if (k->sm90)
+                text_add(&b->body, "#endif\n");
+}
+
+static const char *strides_of(Emit *e, const Operand *o) { return arena_fmt(e->tmp, "{ %s, %s, %s }", o->b, o->t, o->h); }
+
+static void grad_delta(Emit *e, const Group *gr, Back *k)
+{
+        Build b = build_start(e, gr, "attention_grad", "attention_delta");
+        describe(&k->t, &b, NULL);
+        text_free(&b.body);
+        b.args.n = 0;
+        Operand o = operand(e, &b, k->t.n->in[3]), d = operand(e, &b, k->t.n->in[5]);
+        const char *w = arg_work(e, &b.args, k->deltas, "float", "delta");
+        b.bytes = att_bytes(&k->t, 2, 0);
+        if (k->sm90)
+                not_on_hopper(&b, 128);
+        build_line(&b, "const Strides so = %s, sg = %s;", strides_of(e, &o), strides_of(e, &d));
+        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", c_type(k->t.dt), o.arg, d.arg, w);
+        hopper_end(k, &b);
+        build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, k->queries), delta_rows(&k->t)));
+}
+
+static void tails_kv(Build *b, const Group *gr)
+{
+        build_functor(b, &gr->tail[1], "tail_k");
+        build_functor(b, &gr->tail[2], "tail_v");
+        build_line(b, "\1_tail_k tail_k = { a };");
+        build_line(b, "\1_tail_v tail_v = { a };");
+}
+
+/* A kernel of row `*r` with the operands that both have.  *grads: dout, the rows' log of sums and deltas, as the portable tasks take
+ * them; *sums: the last two. */
+static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Operand *d, const char **grads, const char **sums)
+{
+        Att *t = &k->t;
+        *r = row_for(kv ? "DKV" : "DQ", t->cls, (int)t->D);
+        if (*r < 0)
+                error_at(t->n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t->D);
+        Build b = build_start(e, gr, "attention_grad", kv ? "attention_grad_kv" : "attention_grad_q");
+        describe(t, &b, NULL);
+        *d = operand(e, &b, t->n->in[5]);
+        const char *lse = plain_arg(e, &b, t->n->in[4]);
+        const char *w = k->sm90 && !kv ? arg_work(e, &b.args, k->deltas, "float", "delta")
+                                       : arg_done(e, &b.args, k->deltas, "float", "delta");
+        b.threads = rows[*r].threads;
+        b.min_blocks = rows[*r].minb;
+        b.smem = smem_of(*r, (int)t->D);
+        b.flops = att_flops(t, kv ? 4 : 3), b.bytes = kv ? att_bytes(t, 2, 4) : att_bytes(t, 3, 2);
+        *sums = !kv && (k->kind == GRAD_WHOLE || k->kind == GRAD_ONCE) ? lse : arena_fmt(e->tmp, "%s, a.%s", lse, w);
+        *grads = arena_fmt(e->tmp, "%s, %s, %s, a.%s", d->arg, strides_of(e, d), lse, w);
+        return b;
+}
+
+static void grad_kv(Emit *e, const Group *gr, Back *k)
+{
+        const Type *q = &NODE(e->g, k->t.n->in[0])->type;
+        const char *grads, *sums;
+        Operand d;
+        int r;
+        Build b = grad_start(e, gr, k, true, &r, &d, &grads, &sums);
+        tails_kv(&b, gr);
+        if (k->kind != GRAD_Q)
+                not_on_hopper(&b, b.threads);
+        else if (k->sm90)
+                att90_grad(&b, gr->anchor, GRAD_KV, sums);
+        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail_k, tail_v);", c_type(k->t.dt),
+                   tile_text(e, r), grads);
+        hopper_end(k, &b);
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.K, dim_grid(e, q->dim[1]),
+                                rows[r].bm));
+}
+
+static void grad_q(Emit *e, const Group *gr, Back *k)
+{
+        const Type *q = &NODE(e->g, k->t.n->in[0])->type;
+        const char *grads, *sums;
+        Operand d;
+        int r;
+        Build b = grad_start(e, gr, k, false, &r, &d, &grads, &sums);
+        build_functor(&b, &gr->tail[0], "tail");
+        build_line(&b, "\1_tail tail = { a };");
+        if (k->sm90) {
+                Operand o = operand(e, &b, k->t.n->in[3]);
+                if (k->kind != GRAD_Q)
+                        tails_kv(&b, gr);
+                if (k->kind == GRAD_BOTH || k->kind == GRAD_WHOLE)
+                        sums = arena_fmt(e->tmp, "{ %s, %s, %s, %s }, %s", o.arg, strides_of(e, &o), d.arg, strides_of(e, &d), sums);
+                else if (k->kind != GRAD_ONCE)
+                        sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
+                att90_grad(&b, gr->anchor, k->kind, sums);
+        }
+        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", c_type(k->t.dt), tile_text(e, r),
+                   grads);
+        hopper_end(k, &b);
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.H, dim_grid(e, q->dim[1]),
+                                rows[r].bm));
+}
+
+static void backward(Emit *e, const Group *gr)
+{
+        Back k = { .t = att_of(e, gr), .kind = GRAD_Q };
+        const Type *q = &NODE(e->g, k.t.n->in[0])->type;
+        if (!is_cuda(e)) {
+                backward_cpu(e, gr, &k.t);
+                return;
+        }
+        if (is_short(&k.t)) {
+                short_backward(&k.t);
+                return;
+        }
+        k.queries = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(k.t.H));
+        k.deltas = work_new(e, k.queries, 4);
+        k.sm90 = k.t.mma && att90_grad_fits(e, gr->anchor);
+        if (k.sm90)
+                k.kind = att90_grad_kind(e, gr->anchor);
+        grad_delta(e, gr, &k);
+        grad_q(e, gr, &k);
+        grad_kv(e, gr, &k);
 }
 
 void gen_attention(Emit *e, const Group *gr)

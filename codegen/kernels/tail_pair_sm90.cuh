@@ -83,7 +83,7 @@ struct PairTail {
         static constexpr int AT_ONCE = Lines::ROWS ? 2 : FRAGMENTS;
         static constexpr int AHEAD = !READS_AHEAD ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
         Lines lines[AHEAD];
-        Pairs shared[SHARES ? BN / 64 : 1];     /* of the lane's pair of every 64 columns: of_cols */
+        Pairs shared[SHARES ? (BN + 63) / 64 : 1];      /* of the lane's pair of every 64 columns: of_cols */
         OfRow own[ROWS][2];             /* of a lane's rows: TailSums */
         const Tail &tail;
         char *panel, *panels;
@@ -165,10 +165,10 @@ struct PairTail {
         __device__ __forceinline__ void get_cols()
         {
 #pragma unroll
-                for (int k = 0; SHARES && k < BN / 64; k++) {
-                        const int c = col0 + k * 64 + lane() * 2;
-                        if (inside(0, c))
-                                shared[k].get_cols(tail, c);
+                for (int k = 0; SHARES && k < BN; k += 64) {
+                        const int c = k + lane() * 2;
+                        if ((BN % 64 == 0 || c < BN) && inside(0, col0 + c))
+                                shared[k / 64].get_cols(tail, col0 + c);
                 }
         }
         /* Of the lane's columns of fragment f of the tile. */

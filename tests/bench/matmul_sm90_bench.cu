@@ -16,8 +16,7 @@ struct Ways { const Way *way; int n; };
 #define ALL(list) { list, sizeof list / sizeof *list }
 
 #define WAY_OF(T, Tile, TA, TB, MODE, n) \
-        { #MODE " " #Tile " " #n, MODE, n, Tile::PAIR && (MODE == SPLIT || MODE == SUMMED_SPLIT) ? Tile::WHOLE_M : 1, \
-          launch<T, Tile, TA, TB, MODE> },
+        { #MODE " " #Tile " " #n, MODE, n, Tile::PAIR ? Tile::WHOLE_M : 1, launch<T, Tile, TA, TB, MODE> },
 #define WAY(Tile, TA, TB, MODE, n) WAY_OF(bf16, Tile, TA, TB, MODE, n)
 #define WAYS(TA, TB, MODE, n) \
         WAY(S128x256, TA, TB, MODE, n) WAY(S128x192, TA, TB, MODE, n) WAY(S256x128, TA, TB, MODE, n) \

@@ -26,7 +26,7 @@ typedef struct Load {
         bool   vector, scalar;          /* neighbours are neighbours in memory; one value for the row */
         int    half;                    /* neighbours are every second element: 1 from the first, 2 from the second */
         DType  dt;
-        Stored rows;                    /* where it lies so, both halves; ld 0: not so */
+        Stored rows;                    /* a half with its other; ld 0: no such rows */
 } Load;
 
 typedef struct F {
@@ -51,7 +51,7 @@ typedef struct F {
         const char *freq;
         int64_t freq_D;
         int     stores, read;           /* of a tail, CUDA: those that `out` makes (TailStores in kernels/tgc.cuh) */
-        Stored  stored[MOST_STORED], from;
+        Stored  stored[MOST_STORED], from;      /* from: what is read of rows, if that is one matrix */
         bool    mixed;                  /* it also reads or writes what is not a vector of 16-bit values */
         FunctorText *out;
         double  elems;

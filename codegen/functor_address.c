@@ -295,7 +295,6 @@ static int half_of(const Type *shape, const Dim *stride, int64_t off)
         return 1 + (int)(off & 1);
 }
 
-/* The load of external operand `in` of node r; creates it on first use. */
 /* Where a load lies as rows: of its domain's columns, or (half) of pairs. */
 static Stored load_rows(const F *f, Access a, const Load *l)
 {
@@ -310,6 +309,7 @@ static Stored load_rows(const F *f, Access a, const Load *l)
         return s;
 }
 
+/* The load of external operand `in` of node r; creates it on first use. */
 Load *f_load_of(F *f, Ref r, Ref in)
 {
         Graph *g = f->g;

@@ -76,8 +76,8 @@ static bool fetched(const Product90 *p, const Tile90 *t) { return boxed(p) && t-
  * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
  * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
  * may hide, but tiles whose sums leave no registers for reading ahead read slowly, the more so the more there is to
- * read, unless that is fetched.  Where all tiles run at once, multiprocessors that have none leave the others their power.  Weight gradients,
- * neither of whose operands has K contiguous, take longer (ta). */
+ * read, unless that is fetched.  Where all tiles run at once, multiprocessors that have none leave the others their
+ * power.  Weight gradients, neither of whose operands has K contiguous, take longer (ta). */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;

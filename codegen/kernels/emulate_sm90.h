@@ -310,7 +310,14 @@ TGC_DEV void mbarrier_init(Mbar *bar, unsigned count)
         memcpy(bar, &m, sizeof m);
 }
 TGC_DEV void fence_barrier_init() { }
-TGC_DEV void mbarrier_inval(Mbar *bar) { memset(bar, 0xff, sizeof *bar); }
+TGC_DEV void mbarrier_inval(Mbar *bar)
+{
+        for (const emu::Fetch &f : emu::block_of(bar)->fetch)
+                if (f.mbar == bar)
+                        emu::fail("thread %d: invalidation of a barrier, of which a fetched tile was never waited for",
+                                  emu::self()->number);
+        memset(bar, 0xff, sizeof *bar);
+}
 TGC_DEV void mbarrier_arrive(Mbar *bar) { emu::mbar_arrive("an arrival", bar, 0); }
 TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes) { emu::mbar_arrive("an arrival", bar, (int)bytes); }
 TGC_DEV void mbarrier_arrive_cluster(Mbar *bar, unsigned rank)

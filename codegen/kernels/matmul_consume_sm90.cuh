@@ -97,16 +97,21 @@ struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Ta
                 : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
+/* Panels of a warp, or (Fetched) of two. */
+template <class Tile, class Tail>
+TGC_DEV constexpr int panels_of() { return TailBoxes<Tail>::FETCHED ? Tile::BOTH : Tile::EACH; }
+
 template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS>
-        : PairTail<MI, Tile::BN, SPARE, Tail, TailBoxes<Tail>::FETCHED ? Tile::BOTH : Tile::EACH> {
-        static constexpr bool FETCHED = TailBoxes<Tail>::FETCHED;
-        static constexpr int MOST = FETCHED ? Tile::BOTH : Tile::EACH;
+struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail, panels_of<Tile, Tail>()> {
+        static constexpr int MOST = panels_of<Tile, Tail>();
         static_assert(MOST > 0, "tiles that take turns fetch");
-        static __device__ __forceinline__ int place() { return (int)(FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4); }
+        static __device__ __forceinline__ int first()
+        {
+                return (int)(TailBoxes<Tail>::FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4) * MOST;
+        }
         __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PairTail<MI, Tile::BN, SPARE, Tail, MOST>(tail, smem + Tile::PANELS + place() * MOST * Tile::PANEL, row0, col0,
-                                                            M, N, is_whole<Tile>(M, N)) {}
+                : PairTail<MI, Tile::BN, SPARE, Tail, MOST>(tail, smem + Tile::PANELS + first() * Tile::PANEL, row0, col0, M, N,
+                                                            is_whole<Tile>(M, N)) {}
 };
 
 /* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the

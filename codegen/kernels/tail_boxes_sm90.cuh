@@ -5,9 +5,9 @@
 #include "tgc.cuh"
 #ifdef TGC_SM90A
 
-/* Boxed: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as
- * fill a row of store k's part of the panel (PairTail).  Columns and rows outside of the matrix are left alone.  COLUMNS: of C that
- * the maps' maker counted on for a panel, or 0. */
+/* Boxed: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as fill a row of store k's part of the
+ * panel (PairTail).  Columns and rows outside of the matrix are left alone.  COLUMNS: of C that the maps' maker counted on for
+ * a panel, or 0. */
 template <class Tail, int COLUMNS> struct Boxed : Tail { const void *box[2]; };
 template <int COLUMNS = 0, class Tail>
 TGC_DEV Boxed<Tail, COLUMNS> boxed(const Tail &tail, const void *first, const void *second = nullptr)

@@ -69,9 +69,7 @@ struct PairTail {
         static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
         static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS; /* a lane's lines */
-        /* Panels that take turns; Fetched: a whole number of rounds a tile. */
-        static constexpr int USED = FETCHED && STEPS % PANELS ? 2 : PANELS;
-        static_assert(!FETCHED || STEPS % USED == 0, "rounds");
+        static_assert(!FETCHED || STEPS % PANELS == 0, "panels take turns a whole number of rounds a tile");
 
         typedef TailReads<Tail, 16 / TailStores<Tail>::READ> Lines;
         typedef TailReads<Tail, 2> Pairs;
@@ -328,13 +326,13 @@ struct PairTail {
         /* Boxes: the panel of step s, once the copy engine has read what was there; Fetched: and brought what is read. */
         __device__ __forceinline__ void take_panel(int s)
         {
-                panel = panels + s % USED * 2048;
+                panel = panels + s % PANELS * 2048;
                 if (FETCHED) {
-                        ring_wait(full + s % USED, phase ^ (s / USED & 1));
+                        ring_wait(full + s % PANELS, phase ^ (s / PANELS & 1));
                         return;
                 }
                 if (lane() == 0)
-                        bulk_wait_read<USED - 1>();
+                        bulk_wait_read<PANELS - 1>();
                 __syncwarp();
         }
         /* Fetched: one lane asks for what step s reads, behind the last the next tile's; the panel is free. */
@@ -344,9 +342,9 @@ struct PairTail {
                           col = s < STEPS ? col_of(s) : next_col + s % STEPS / ROWS * WIDE;
                 if (s >= STEPS && !more)
                         return;
-                Mbar *const bar = (s < STEPS ? full : next_full) + s % USED;
+                Mbar *const bar = (s < STEPS ? full : next_full) + s % PANELS;
                 mbarrier_expect_tx(bar, 16 * WIDE * width(0));
-                tma_load_2d(panels + s % USED * 2048, tail.from, bar, col * width(0) / 2, row);
+                tma_load_2d(panels + s % PANELS * 2048, tail.from, bar, col * width(0) / 2, row);
         }
         /* Fetched, before the block's tile number `tile`, whose first reads have been asked for, but for the first tile's.  own,
          * other: barriers of the panels, a set for each consumer, since at a common one the later could find a parity that is a
@@ -354,11 +352,11 @@ struct PairTail {
         __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_, int next_row_, int next_col_)
         {
                 static_assert(TailStores<Tail>::READ == width(0), "in the place of the first result");
-                full = own, next_full = other, phase = tile / 2 * (STEPS / USED) & 1;
+                full = own, next_full = other, phase = tile / 2 * (STEPS / PANELS) & 1;
                 more = more_, next_row = next_row_, next_col = next_col_;
                 if (tile == 0 && lane() == 0)
 #pragma unroll
-                        for (int s = 0; s < USED; s++)
+                        for (int s = 0; s < PANELS; s++)
                                 ask(s);
         }
         /* Fetched, when step s is sent: the panel of step s - BUT is free once all but the last BUT are read. */
@@ -366,7 +364,7 @@ struct PairTail {
         {
                 if (s >= BUT && lane() == 0) {
                         bulk_wait_read<BUT>();
-                        ask(s - BUT + USED);
+                        ask(s - BUT + PANELS);
                 }
         }
         /* Boxes: the results of step s leave. */

@@ -147,9 +147,9 @@ class Row:
 
 
 # A mode of matmul_sm90_bench -> what its tail does.  Those that cuBLASLt has no epilogue for are compared with cuBLAS, which
-# does nothing to its sums.
+# does nothing to its sums.  Parts of dy's sums a step adds up in one launch for all products.
 TAILS = {"PERSISTENT": "", "ADDED": ", bias and residual added", "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
-         "SUMMED": " with sums of dy", "HALVES": ", three results a pair, next to a plain one",
+         "SUMMED": " with sums of dy (in parts)", "HALVES": ", three results a pair, next to a plain one",
          "SPREAD": ", two read and stored a sum, next to a plain one"}
 
 

@@ -1,15 +1,16 @@
 /* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in tail_pair_sm90.cuh), and what is read for them it
  * fetches (Fetched), played: every number of values that a tail stores of two sums, with and without reads, edges, several tiles a
- * block; the same bits as by ordinary loads and stores, and nothing written outside. */
+ * block; the same bits as by ordinary loads and stores, and nothing written outside.  And tiles whose K pairs of blocks have in
+ * parts, each of which finishes 64 or 32 of its columns. */
 #define TGC_SM90A 1
 #include "matmul_sm90.cuh"
 #include "bench/product_tails.h"
 #include <cstdio>
 #include <cstring>
 
-enum { M = 200, N = 328, K = 72, LD = 80, MOST = 2 * M * N, GUARD = 64 };
+enum { M = 200, N = 328, K = 72, LONG = 200, LD = 208, MOST = 2 * M * N, GUARD = 64 };
 
-enum How { ORDINARY, BOXES, FETCHES, WAYS };
+enum How { ORDINARY, BOXES, FETCHES, WAYS, JOINT = FETCHES };
 
 template <int MODE> static constexpr int stores() { return MODE == TWICE || MODE == HALVES ? 2 : 1; }
 /* Values of two sums, in all rows of C. */
@@ -21,6 +22,8 @@ template <int MODE> static auto tail_of(bf16 *c, bf16 *d, const bf16 *r)
                 return Store<bf16, 1, 8>{ c, N };
         else if constexpr (MODE == ADDED || MODE == TWICE)
                 return AddStore<bf16, MODE == TWICE ? 2 : 1>{ c, d, r, N };
+        else if constexpr (MODE == GELU)
+                return GeluStore<bf16>{ c, d, r, N };
         else if constexpr (MODE == HALVES)
                 return Halves<bf16>{ c, d, N };
         else
@@ -41,6 +44,23 @@ static void kernel(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaM
                 matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, boxed(tail, &map_c, &map_d));
         else
                 matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, tail);
+}
+
+enum { TILES = (M + 255) / 256 * 2 * ((N + 127) / 128) };
+static float parts[TILES * 3 * 128 * 128];
+static int joined[1 + TILES];
+
+/* K of LONG, in parts or not. */
+template <class Tile, int MODE, int HOW>
+static void kernel_long(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
+{
+        TGC_SMEM(smem);
+        const auto tail = tail_of<MODE>(c, d, r);
+        if constexpr (HOW == JOINT)
+                matmul_tma_joint<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, parts, joined, (int)gridDim.x, smem, tail);
+        else
+                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                               tail);
 }
 
 static TmaMap map_of(const void *p, unsigned rows, unsigned cols, unsigned ld, int box_rows, int box_bytes)
@@ -71,6 +91,21 @@ template <class Tile, int MODE, int HOW> static bool run(char *err, size_t n)
         return ran;
 }
 
+template <class Tile, int MODE, int HOW> static bool run_long(char *err, size_t n)
+{
+        const unsigned blocks = HOW == JOINT ? TILES * Tile::PARTS : 2;
+        TmaMap map_a = map_of(a, M, LONG, LD, 64, 128), map_b = map_of(b, N, LONG, LD, 64, 128);
+        emu::Entry<5> k("kernel", kernel_long<Tile, MODE, HOW>);
+        void *args[] = { c[HOW], d[HOW], r, &map_a, &map_b };
+        memset(c[HOW], 0x7f, sizeof c[HOW]);
+        memset(d[HOW], 0x7f, sizeof d[HOW]);
+        memset(parts, 0xff, sizeof parts);
+        tgc_emulate_clusters(2, blocks);
+        const bool ran = !tgc_emulate_launch("kernel", blocks, Tile::THREADS, Tile::SMEM, args, 5, err, (unsigned)n);
+        emu::kernels = k.next;
+        return ran;
+}
+
 static int failures;
 
 template <class Tile, int MODE> static void test(const char *tile, const char *mode)
@@ -83,6 +118,16 @@ template <class Tile, int MODE> static void test(const char *tile, const char *m
         for (int i = 1; i < ways; i++)
                 ok = ok && !memcmp(c[0], c[i], sizeof c[0]) && !memcmp(d[0], d[i], sizeof d[0]) && c[i][0] != 0x7f7f &&
                      c[i][M * N * width<MODE>(0) / 2 - 1] != 0x7f7f;
+        printf("%s %s, %s%s%s\n", ok ? "ok" : "not ok", tile, mode, err[0] ? ": " : "", err);
+        failures += !ok;
+}
+
+template <class Tile, int MODE> static void test_joint(const char *tile, const char *mode)
+{
+        char err[600] = "";
+        const bool ok = run_long<S128x128p, MODE, ORDINARY>(err, sizeof err) && run_long<Tile, MODE, JOINT>(err, sizeof err) &&
+                        !memcmp(c[0], c[JOINT], sizeof c[0]) && !memcmp(d[0], d[JOINT], sizeof d[0]) && c[0][0] != 0x7f7f &&
+                        c[0][M * N - 1] != 0x7f7f;
         printf("%s %s, %s%s%s\n", ok ? "ok" : "not ok", tile, mode, err[0] ? ": " : "", err);
         failures += !ok;
 }
@@ -110,5 +155,9 @@ int main()
         all<S128x128p>("128x128, in pairs");
         all<S128x192p>("128x192, in pairs");
         all<S256x128>("256x128");
+        test_joint<S128x128p2, ADDED>("K in two parts", "a value that is added");
+        test_joint<S128x128p2, GELU>("K in two parts", "a bias and two results");
+        test_joint<S128x128p4, ADDED>("K in four parts", "a value that is added");
+        test_joint<S128x128p4, GELU>("K in four parts", "a bias and two results");
         return failures != 0;
 }

@@ -36,6 +36,7 @@ Model *model_new(const char *name);
 void   model_free(Model *m);
 void   model_map(Model *m, MapLine line);               /* strings are copied */
 void   model_ignore(Model *m, const char *glob);
+void   model_map_text(const Model *m, Text *t);         /* all of these, as runtime/weight_map.h has them */
 void   model_finish(Model *m);          /* checks outputs; adds a line for every parameter without one */
 
 /* ---- read/: a Model from a file; error_at on mistakes ---- */

@@ -42,6 +42,25 @@ void model_ignore(Model *m, const char *glob)
         m->ignore = p;
 }
 
+void model_map_text(const Model *m, Text *t)
+{
+        for (int i = 0; i < m->n_map; i++) {
+                const MapLine *l = &m->map[i];
+                text_add(t, "map %s", l->param);
+                if (l->end) {
+                        text_add(t, "[%lld:%lld", (long long)l->begin, (long long)l->end);
+                        if (l->step != 1)
+                                text_add(t, ":%lld", (long long)l->step);
+                        text_add(t, "]");
+                } else if (*l->deeper) {
+                        text_add(t, "[:]");
+                }
+                text_add(t, "%s %s\n", l->deeper, l->rest);
+        }
+        for (int i = 0; i < m->n_ignore; i++)
+                text_add(t, "map ignore %s\n", m->ignore[i]);
+}
+
 static bool mapped(const Model *m, const char *param)
 {
         for (int i = 0; i < m->n_map; i++)

@@ -315,21 +315,7 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
                 init_text(n, t);
                 text_add(t, "\n");
         }
-        for (int i = 0; i < m->n_map; i++) {
-                const MapLine *l = &m->map[i];
-                text_add(t, "map %s", l->param);
-                if (l->end) {
-                        text_add(t, "[%lld:%lld", (long long)l->begin, (long long)l->end);
-                        if (l->step != 1)
-                                text_add(t, ":%lld", (long long)l->step);
-                        text_add(t, "]");
-                } else if (*l->deeper) {
-                        text_add(t, "[:]");
-                }
-                text_add(t, "%s %s\n", l->deeper, l->rest);
-        }
-        for (int i = 0; i < m->n_ignore; i++)
-                text_add(t, "map ignore %s\n", m->ignore[i]);
+        model_map_text(m, t);
         text_add(t, "%s", m->meta);
 }
 

@@ -9,21 +9,6 @@
 
 typedef struct Loaded { Model *m; WeightParam *p; float **data; int n; } Loaded;
 
-static char *map_text(const Model *m)
-{
-        Text t = { 0 };
-        for (int i = 0; i < m->n_map; i++) {
-                const MapLine *l = &m->map[i];
-                text_add(&t, "map %s", l->param);
-                if (l->end)
-                        text_add(&t, "[%lld:%lld:%lld]", (long long)l->begin, (long long)l->end, (long long)l->step);
-                text_add(&t, "%s %s\n", l->deeper, l->rest);
-        }
-        for (int i = 0; i < m->n_ignore; i++)
-                text_add(&t, "map ignore %s\n", m->ignore[i]);
-        return t.s;
-}
-
 /* All parameters of m from a checkpoint, which must hold nothing else. */
 static Loaded load(Model *m, const char *path)
 {
@@ -31,7 +16,8 @@ static Loaded load(Model *m, const char *path)
         WeightMap *map;
         WeightReport report = { 0 };
         Checkpoint *ck;
-        char *text = map_text(m);
+        Text text = { 0 };
+        model_map_text(m, &text);
         l.p = calloc((size_t)m->graph->n_nodes, sizeof *l.p);
         l.data = calloc((size_t)m->graph->n_nodes, sizeof *l.data);
         for (Ref r = 1; r < m->graph->n_nodes; r++) {
@@ -44,7 +30,7 @@ static Loaded load(Model *m, const char *path)
                         p->dim[i] = n->type.dim[i].n;
                 p->data = l.data[l.n++] = calloc((size_t)type_elems(&n->type).n, sizeof(float));
         }
-        CHECK_MSG(!weight_map_parse(&map, text, path, &err), "%s", err.msg);
+        CHECK_MSG(!weight_map_parse(&map, text.s, path, &err), "%s", err.msg);
         CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
         WeightSet set = { .n = l.n, .param = l.p };
         CHECK_MSG(!weight_map_import(map, ck, &set, &report, &err), "%s: %s", path, err.msg);
@@ -53,7 +39,7 @@ static Loaded load(Model *m, const char *path)
         weight_report_free(&report);
         weight_map_free(map);
         checkpoint_close(ck);
-        free(text);
+        text_free(&text);
         return l;
 }
 

@@ -126,8 +126,10 @@ static void print_map(const Model *m, Text *out)
         for (int i = 0; i < m->n_map; i++) {
                 const MapLine *l = &m->map[i];
                 if (l->end)
-                        text_add(out, "# map %s[%lld:%lld:%lld] %s\n", l->param, (long long)l->begin,
-                                (long long)l->end, (long long)l->step, l->rest);
+                        text_add(out, "# map %s[%lld:%lld:%lld]%s %s\n", l->param, (long long)l->begin,
+                                (long long)l->end, (long long)l->step, l->deeper, l->rest);
+                else if (*l->deeper)
+                        text_add(out, "# map %s[:]%s %s\n", l->param, l->deeper, l->rest);
         }
 }
 

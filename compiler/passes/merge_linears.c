@@ -8,7 +8,7 @@
  * Weights are stored (N,K), so the rows of one follow those of the other.  A gate
  * and an up projection of one width, multiplied later, are interleaved instead
  * (step 2): the matmul's tail then has both factors in neighbouring columns
- * and stores only the product.
+ * and stores only the product.  Of experts' linears (E,N,K) only these become one.
  * A parameter that something else reads, or that differs in initialiser,
  * training or decay, stays alone.  The map's lines follow the rows. */
 #include "../compiler.h"
@@ -26,19 +26,40 @@ typedef struct Merge {
 
 typedef struct Ctx { Merge *of; int *which; Model *m; } Ctx;    /* which[r]: 1 + index into of */
 
-static bool candidate(Graph *g, Ref r)
+/* The axis of a linear's weight that has its results: (N,K), or of experts (E,N,K). */
+static int rows_axis(const Type *w) { return w->rank - 2; }
+static int64_t rows_of(const Node *w) { return w->type.dim[rows_axis(&w->type)].n; }
+
+/* A line of the map has only one bracket: of experts, so that another can follow. */
+static bool has_plain_map(const Model *m, const char *param)
 {
+        for (int i = 0; i < m->n_map; i++)
+                if (!strcmp(m->map[i].param, param) && *m->map[i].deeper)
+                        return false;
+        return true;
+}
+
+static bool candidate(const Model *m, Ref r)
+{
+        Graph *g = m->graph;
         const Node *n = NODE(g, r), *w;
-        if (n->op != OP_MATMUL || n->a.mm.ta || !n->a.mm.tb)
+        const bool expert = n->op == OP_EXPERT_MATMUL;
+        if (expert ? !n->a.expert.tb : n->op != OP_MATMUL || n->a.mm.ta || !n->a.mm.tb)
                 return false;
         w = NODE(g, n->in[1]);
-        return w->op == OP_PARAM && w->type.rank == 2 && w->uses == 1 && NODE(g, n->in[0])->op != OP_PARAM;
+        return w->op == OP_PARAM && w->type.rank == 2 + expert && w->uses == 1 && NODE(g, n->in[0])->op != OP_PARAM &&
+               (!expert || has_plain_map(m, w->name));
 }
 
 static bool alike(Graph *g, Ref a, Ref b)
 {
-        const Node *x = NODE(g, NODE(g, a)->in[1]), *y = NODE(g, NODE(g, b)->in[1]);
-        return NODE(g, a)->in[0] == NODE(g, b)->in[0] && x->type.dt == y->type.dt && !memcmp(&x->a, &y->a, sizeof x->a);
+        const Node *x = NODE(g, a), *y = NODE(g, b), *v = NODE(g, x->in[1]), *w = NODE(g, y->in[1]);
+        if (x->op != y->op || memcmp(&x->a, &y->a, sizeof x->a))
+                return false;
+        for (int i = 0; i < x->n_in; i++)
+                if (i != 1 && x->in[i] != y->in[i])
+                        return false;
+        return v->type.dt == w->type.dt && !memcmp(&v->a, &w->a, sizeof v->a);
 }
 
 /* The value of matmul r after a bias, reshapes and one activation, if it has one reader each. */
@@ -82,18 +103,25 @@ static const char *short_name(const char *s)
         return dot ? dot + 1 : s;
 }
 
-static void move_map(Model *m, const char *from, const char *to, int64_t start, int64_t rows, int64_t step)
+/* Rows of `from` become those of `to` from `start` on, every `step`-th.  Experts' are of the second axis. */
+static void move_map(Model *m, const Node *from, const char *to, int64_t start, int64_t step)
 {
+        const int64_t rows = rows_of(from);
         for (int i = 0; i < m->n_map; i++) {
                 MapLine *l = &m->map[i];
-                if (strcmp(l->param, from))
+                if (strcmp(l->param, from->name))
                         continue;
+                l->param = to;
+                if (rows_axis(&from->type) == 1) {
+                        l->deeper = arena_fmt(m->arena, "[%lld:%lld:%lld]", (long long)start,
+                                              (long long)(start + (rows - 1) * step + 1), (long long)step);
+                        continue;
+                }
                 if (!l->end)
                         l->end = rows;
                 l->begin = start + l->begin * step;
                 l->end = start + (l->end - 1) * step + 1;
                 l->step *= step;
-                l->param = to;
         }
 }
 
@@ -108,21 +136,20 @@ static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, Model *m)
         if (mg->n > 4)
                 text_add(&name, "_x%d", mg->n);
         for (int i = 0; i < mg->n; i++)
-                rows += NODE(old, NODE(old, mg->part[i])->in[1])->type.dim[0].n;
+                rows += rows_of(NODE(old, NODE(old, mg->part[i])->in[1]));
         Type t = w->type;
-        t.dim[0] = DIM(rows);
+        t.dim[rows_axis(&t)] = DIM(rows);
         Ref merged = graph_leaf(g, OP_PARAM, t, &w->a, w->loc, name.s);
         text_free(&name);
         for (int i = 0; i < mg->n; i++) {
                 const Node *p = NODE(old, NODE(old, mg->part[i])->in[1]);
-                if (mg->interleave)
-                        move_map(m, p->name, NODE(g, merged)->name, i, p->type.dim[0].n, mg->n);
-                else
-                        move_map(m, p->name, NODE(g, merged)->name, at, p->type.dim[0].n, 1);
-                at += p->type.dim[0].n;
+                move_map(m, p, NODE(g, merged)->name, mg->interleave ? i : at, mg->interleave ? mg->n : 1);
+                at += rows_of(p);
         }
-        Attr mm = { .mm = { 0, 1 } };
-        return graph_add(g, OP_MATMUL, (Ref[]){ map[a->in[0]], merged }, 2, &mm, a->loc, graph_name(g, a->name));
+        Ref in[4] = { map[a->in[0]], merged };
+        for (int i = 2; i < a->n_in; i++)
+                in[i] = map[a->in[i]];
+        return graph_add(g, a->op, in, a->n_in, &a->a, a->loc, graph_name(g, a->name));
 }
 
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
@@ -136,7 +163,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         if (!mg->y)
                 mg->y = build(old, mg, g, map, c->m);
         for (; mg->part[i] != r; i++)
-                at += NODE(old, NODE(old, mg->part[i])->in[1])->type.dim[0].n;
+                at += rows_of(NODE(old, NODE(old, mg->part[i])->in[1]));
         const Node *n = NODE(old, r);
         int64_t len = n->type.dim[n->type.rank - 1].n;
         Attr s = { .slice = { n->type.rank - 1, mg->interleave ? i : at, len, mg->interleave ? mg->n : 1 } };
@@ -156,15 +183,17 @@ void merge_linears(Model *m, Arena *tmp)
                         reader[NODE(g, r)->in[i]] = r;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Merge mg = { .first = r };
-                if (c.which[r] || !candidate(g, r))
+                if (c.which[r] || !candidate(m, r))
                         continue;
                 mg.part = arena_alloc(tmp, MOST * sizeof *mg.part);
                 for (Ref s = r; s < g->n_nodes && mg.n < MOST; s++)
-                        if (!c.which[s] && candidate(g, s) && alike(g, r, s))
+                        if (!c.which[s] && candidate(m, s) && alike(g, r, s))
                                 mg.part[mg.n++] = s;
                 if (mg.n < 2)
                         continue;
                 mg.interleave = gated(g, &mg, reader);
+                if (NODE(g, r)->op == OP_EXPERT_MATMUL && !mg.interleave)       /* their tails would have no pairs */
+                        continue;
                 c.of[n_merge++] = mg;
                 for (int i = 0; i < mg.n; i++)
                         c.which[mg.part[i]] = n_merge;

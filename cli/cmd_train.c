@@ -16,6 +16,8 @@ static int save(Train *t, bool improved, Err *e)
         int code = state && ckpt ? state_save(t->s, state, &t->state, e) : err_set(e, TGC_NO_MEMORY, "no memory");
         if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
                 code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code)
+                t->saved = t->state.step;
         free(state);
         free(ckpt);
         return code;
@@ -95,6 +97,19 @@ static int begin_step(Train *t, int64_t step, Err *e)
         return session_train_begin(t->s, &in, e);
 }
 
+/* The run ends for a loss or a gradient that is not finite; what is in the folder stays. */
+static int not_finite(const Train *t, Err *e)
+{
+        char where[600] = "nothing of this run was saved";
+        if (t->saved)
+                snprintf(where, sizeof where, "what was saved after step %lld is in %.500s, for --resume",
+                         (long long)t->saved - 1, opt_str(t->a, O_OUT_DIR));
+        return err_set(e, TGC_NON_FINITE, "step %lld: the loss or the gradient was not finite, %d step%s in a row "
+                       "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or --grad_clip 1",
+                       (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
+                       opt_int(t->a, O_MAX_SKIPS), where);
+}
+
 /* A step whose gradient is not finite changed nothing; too many of them end the run. */
 static int end_step(Train *t, Err *e)
 {
@@ -107,13 +122,7 @@ static int end_step(Train *t, Err *e)
                     (long long)t->state.step,
                     t->last.loss, t->last.grad_norm);
         t->state.step++;
-        if (t->skipped > opt_int(t->a, O_MAX_SKIPS))
-                return err_set(e, TGC_NON_FINITE, "step %lld: the gradient was not finite %d steps in a row "
-                               "(--max_skips %d); the "
-                               "last checkpoint in %s was left as it is; try a smaller --learning_rate",
-                               (long long)t->state.step - 1, t->skipped, opt_int(t->a, O_MAX_SKIPS),
-                                       opt_str(t->a, O_OUT_DIR));
-        return TGC_OK;
+        return t->skipped > opt_int(t->a, O_MAX_SKIPS) ? not_finite(t, e) : TGC_OK;
 }
 
 /* Always the same windows, so that validations compare. */
@@ -150,7 +159,10 @@ static int at_boundary(Train *t, int64_t step, Err *e)
         bool due = (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps;
         if (due && t->val.T && (code = validate(t, &val, e)))
                 return code;
-        if (due && !isnan(val)) {
+        if (due && t->val.T && !isfinite(val)) {        /* the loss was, before this step's update */
+                say(&t->talk, "step %lld: validation loss %g: not finite, nothing saved\n", (long long)step, val);
+                t->skipped++;
+        } else if (due && t->val.T) {
                 t->last_val = val;
                 improved = val < t->state.best;
                 t->state.best = improved ? val : t->state.best;
@@ -235,6 +247,8 @@ static int train(Train *t, Err *e)
                 say(&t->talk, "interrupted after step %lld; go on with --resume\n", (long long)t->state.step);
                 return 128 + signal_seen();
         }
+        if (t->skipped)                         /* the weights gave it: no model is made of them */
+                return not_finite(t, e);
         return (code = save_plan(t, e)) ? code : report(t, seconds, e);
 }
 

@@ -20,6 +20,7 @@ typedef struct Train {
         TrainState state;               /* state.step: steps done */
         FILE      *csv;
         int        skipped;             /* steps in a row that were not finite */
+        int64_t    saved;               /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
         double     last_val;            /* NAN: none yet */
         double     began;

@@ -280,6 +280,7 @@ int train_open(Train *t, const Args *a, Err *e)
                 return code;
         t->state.tokens = t->n_ids;
         t->first = (int)t->state.step;
+        t->saved = t->state.step;
         split(t);
         return open_csv(t, e);
 }

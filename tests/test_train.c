@@ -400,6 +400,49 @@ TEST(a_gradient_that_is_not_finite_keeps_the_checkpoint)
         CHECK(same_bytes(state, kept));
 }
 
+/* ---- a small run over a text of its own ---- */
+
+static const char *small_line(const char *out, const char *more)
+{
+        static char line[2000];
+        snprintf(line, sizeof line, "train models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --data %s "
+                 "--eval_iters 1 --device cpu -t 1 -o %s %s", lines_text(), in_scratch(out), more);
+        return line;
+}
+
+static void check_says(const char *words)
+{
+        CHECK_MSG(strstr(run_said, words), "no '%s' in: %s", words, run_said);
+}
+
+/* Rates at which the last steps have no loss, but not as many as --max_skips. */
+#define DIVERGE " --max_skips 1000 --learning_rate 1000 --min_lr 1000 --weight_decay 10 --warmup_iters 0 --grad_clip 0"
+
+TEST(a_last_step_that_is_not_finite_keeps_all)
+{
+        static const char *const kept[] = { "ckpt.safetensors", "state.safetensors", "model.plan" };
+        char line[1000], a[100], b[100];
+        tgc(6, "%s", small_line("nan", "--max_iters 60" DIVERGE));
+        check_says("nothing of this run was saved; try a lower --learning_rate");
+        tgc(6, "%s", small_line("nan", "--max_iters 4" DIVERGE));       /* the update of step 3 did it */
+        check_says("validation loss");
+        for (int i = 0; i < 3; i++) {
+                snprintf(a, sizeof a, "nan/%s", kept[i]);
+                CHECK_MSG(!file_exists(in_scratch(a)), "%s was written", kept[i]);
+        }
+        tgc(0, "%s", small_line("nan", "--max_iters 5"));
+        snprintf(line, sizeof line, "cp -r %s %s", in_scratch("nan"), in_scratch("nan.before"));
+        CHECK(!system(line));
+        tgc(6, "%s", small_line("nan", "--resume --max_iters 60" DIVERGE));
+        check_says("what was saved after step 4 is in ");
+        tgc(6, "%s", small_line("nan", "--max_iters 60" DIVERGE));
+        for (int i = 0; i < 3; i++) {
+                snprintf(a, sizeof a, "nan/%s", kept[i]);
+                snprintf(b, sizeof b, "nan.before/%s", kept[i]);
+                CHECK_MSG(same_bytes(in_scratch(a), in_scratch(b)), "%s is another", kept[i]);
+        }
+}
+
 /* ---- */
 
 TEST(zz_clean_up)

@@ -2,26 +2,15 @@
  *
  * Two steps are under way at a time.  Before anything that looks at the weights (a
  * validation, a checkpoint, the end) both are waited for. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../runtime/ck_tensor.h"
 #include "train.h"
 
 /* ---- saving ---- */
-
-static int save(Train *t, bool improved, Err *e)
-{
-        char *state = train_path(t, "state.safetensors"), *ckpt = train_path(t, "ckpt.safetensors");
-        int code = state && ckpt ? state_save(t->s, state, &t->state, e) : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
-                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
-        if (!code)
-                t->saved = t->state.step;
-        free(state);
-        free(ckpt);
-        return code;
-}
 
 /* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
 static int save_plan(Train *t, Err *e)
@@ -34,6 +23,38 @@ static int save_plan(Train *t, Err *e)
         plan_remove(&t->l.plan, "weights");
         free(mem);
         free(path);
+        return code;
+}
+
+/* A model.plan of another run, or of fewer steps, goes when the state is another; one that is trained
+ * where it lies is the only copy of its graph, and gets the weights. */
+static int renew_plan(Train *t, Err *e)
+{
+        char *path;
+        int code = TGC_OK;
+        if (t->in_place)
+                return save_plan(t, e);
+        if (!(path = train_path(t, "model.plan")))
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        if (unlink(path) && errno != ENOENT)
+                code = err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
+        free(path);
+        return code;
+}
+
+/* The state first: whatever happens before it is there whole, the folder is as it was. */
+static int save(Train *t, bool improved, Err *e)
+{
+        char *state = train_path(t, "state.safetensors"), *ckpt = train_path(t, "ckpt.safetensors");
+        int code = state && ckpt ? state_save(t->s, state, &t->state, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code)
+                code = renew_plan(t, e);
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
+                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code)
+                t->saved = t->state.step;
+        free(state);
+        free(ckpt);
         return code;
 }
 

@@ -11,6 +11,7 @@ typedef struct Train {
         Say        talk;
         Loaded     l;
         Session   *s;
+        bool       in_place;            /* what is trained is OUT_DIR/model.plan itself */
         int       *ids; int n_ids;      /* the stream */
         Npy        offsets;             /* --batch_offsets, or zeroed */
         Windows    train, val;          /* val.T 0: no validation */

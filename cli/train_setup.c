@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "../runtime/file.h"
 #include "train.h"
 
@@ -107,6 +108,15 @@ static bool has_weights(const char *dir)
         return yes;
 }
 
+static bool is_own_plan(const Train *t, const char *path)
+{
+        char *own = train_path(t, "model.plan");
+        struct stat a, b;
+        bool same = own && !stat(own, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+        free(own);
+        return same;
+}
+
 /* Weights go into the session in float32, past the plan's rounding. */
 static int open_plan(Train *t, Err *e)
 {
@@ -118,6 +128,7 @@ static int open_plan(Train *t, Err *e)
         int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
         if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
                 return code;
+        t->in_place = is_own_plan(t, path);
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
         if ((code = load(&t->l, &a, &how, e)))

@@ -443,6 +443,56 @@ TEST(a_last_step_that_is_not_finite_keeps_all)
         }
 }
 
+/* Start it, and interrupt it after some steps. */
+static void interrupt(const char *line, int number)
+{
+        const char *csv = in_scratch("interrupted.csv");
+        char all[2200];
+        remove(csv);
+        snprintf(all, sizeof all, "%s --log_csv %s --max_iters 100000000", line, csv);
+        pid_t pid = begin(all);
+        for (int i = 0; i < 20000 && lines_of(csv) < 3; i++)
+                wait_ms(1);
+        kill(pid, number);
+        int code = finish(pid);
+        CHECK_MSG(code == 128 + number, "exit code %d, not %d: %s", code, 128 + number, run_said);
+}
+
+TEST(no_plan_of_an_earlier_run_stays)
+{
+        char line[1200];
+        tgc(0, "%s", small_line("stale", "--max_iters 5"));
+        interrupt(small_line("stale", "-q --resume"), SIGINT);
+        CHECK(!file_exists(in_scratch("stale/model.plan")));
+        tgc(3, "info %s", in_scratch("stale"));
+        check_says("training has not finished here");
+        snprintf(line, sizeof line, "cp -r %s %s", in_scratch("stale"), in_scratch("stale.copy"));
+        CHECK(!system(line));
+        tgc(0, "%s", small_line("stale", "--max_iters 5 --resume"));
+        CHECK(file_exists(in_scratch("stale/model.plan")));
+        /* killed before it saves: as it was */
+        pid_t pid = begin(small_line("stale", "-q --max_iters 100000000 --eval_interval 100000000"));
+        wait_ms(300);
+        kill(pid, SIGKILL);
+        finish(pid);
+        CHECK(file_exists(in_scratch("stale/model.plan")));
+        CHECK(same_bytes(in_scratch("stale/state.safetensors"), in_scratch("stale.copy/state.safetensors")));
+}
+
+TEST(a_plan_trained_where_it_lies_stays)
+{
+        char line[1200];
+        tgc(0, "%s", small_line("place", "--max_iters 5"));
+        snprintf(line, sizeof line, "train %s --data %s --eval_iters 1 --device cpu -t 1 -o %s -q --resume", in_scratch("place"),
+                 lines_text(), in_scratch("place"));
+        interrupt(line, SIGINT);
+        snprintf(line, sizeof line, "cp -r %s %s", in_scratch("place"), in_scratch("place.copy"));
+        CHECK(!system(line));
+        CHECK(!remove(in_scratch("place.copy/model.plan")));
+        tgc(0, "%s", small_line("place.copy", "--resume --max_iters 5"));
+        CHECK(same_bytes(in_scratch("place/model.plan"), in_scratch("place.copy/model.plan")));
+}
+
 /* ---- */
 
 TEST(zz_clean_up)

@@ -1,5 +1,6 @@
 /* state.c: a session's parameters, moments and gradients in and out of files. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,6 +85,29 @@ static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, con
         return code;
 }
 
+/* The metadata but for best; signed or not, a number of 64 bits. */
+static const struct { const char *key; size_t at; } number[] = {
+        { "accumulation", offsetof(TrainState, accum) }, { "batch", offsetof(TrainState, batch) },
+        { "block", offsetof(TrainState, block) }, { "graph", offsetof(TrainState, graph) },
+        { "seed", offsetof(TrainState, seed) }, { "step", offsetof(TrainState, step) },
+        { "text", offsetof(TrainState, text) }, { "tokens", offsetof(TrainState, tokens) }
+};
+enum { N_NUMBERS = sizeof number / sizeof *number };
+
+typedef struct MetaText { StMeta meta[N_NUMBERS + 1]; char text[N_NUMBERS + 1][40]; } MetaText;
+
+static void write_meta(const TrainState *st, MetaText *m)
+{
+        snprintf(m->text[N_NUMBERS], sizeof *m->text, "%.17g", st->best);
+        m->meta[N_NUMBERS] = (StMeta){ "best", m->text[N_NUMBERS] };
+        for (int i = 0; i < N_NUMBERS; i++) {
+                uint64_t x;
+                memcpy(&x, (const char *)st + number[i].at, sizeof x);
+                snprintf(m->text[i], sizeof *m->text, "%llu", (unsigned long long)x);
+                m->meta[i] = (StMeta){ number[i].key, m->text[i] };
+        }
+}
+
 int state_save(Session *s, const char *path, const TrainState *st, Err *e)
 {
         const Manifest *m = session_manifest(s);
@@ -91,16 +115,12 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         CkTensor *t = calloc(room, sizeof *t);
         int *which = calloc(room, sizeof *which), n = 0;
         float *x = malloc(largest(m) * sizeof *x);
-        char text[4][40];
         SafetensorsOut *out = NULL;
-        snprintf(text[0], sizeof text[0], "%lld", (long long)st->step);
-        snprintf(text[1], sizeof text[1], "%.17g", st->best);
-        snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)st->seed);
-        snprintf(text[3], sizeof text[3], "%lld", (long long)st->tokens);
-        StMeta meta[] = { { "best", text[1] }, { "seed", text[2] }, { "step", text[0] }, { "tokens", text[3] } };
+        MetaText meta;
+        write_meta(st, &meta);
         int code = t && which && x ? list_tensors(m, t, which, &n, e)
                 : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        if (!code && !(code = safetensors_out_open(&out, path, t, n, meta, 4, e))) {
+        if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, N_NUMBERS + 1, e))) {
                 code = write_tensors(s, out, t, which, n, x, e);
                 if (code)
                         safetensors_out_abort(out);
@@ -132,22 +152,21 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
         return k ? session_part_write(s, kind[k].part, param, x, e) : session_param_set(s, param, x, e);
 }
 
-static const char *meta_of(const Checkpoint *ck, const char *key)
-{
-        const char *v = checkpoint_meta(ck, key);
-        return v ? v : "";
-}
-
 static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
 {
-        char *end;
-        st->step = strtoll(meta_of(ck, "step"), &end, 10);
-        if (*end || end == meta_of(ck, "step") || st->step < 0 || st->step > INT32_MAX)
+        const char *best = checkpoint_meta(ck, "best"), *step = checkpoint_meta(ck, "step");
+        char *end = "";
+        long long n = step ? strtoll(step, &end, 10) : -1;
+        if (*end || end == step || n < 0 || n > INT32_MAX)
                 return err_set(e, TGC_BAD_FILE, "%s: the metadata has no step; not a state of training",
                                checkpoint_path(ck));
-        st->best = strtod(meta_of(ck, "best"), NULL);
-        st->seed = strtoull(meta_of(ck, "seed"), NULL, 10);
-        st->tokens = strtoll(meta_of(ck, "tokens"), NULL, 10);
+        for (int i = 0; i < N_NUMBERS; i++) {
+                const char *v = checkpoint_meta(ck, number[i].key);
+                uint64_t x = v ? strtoull(v, NULL, 10) : 0;
+                if (v)
+                        memcpy((char *)st + number[i].at, &x, sizeof x);
+        }
+        st->best = best ? strtod(best, NULL) : st->best;
         return TGC_OK;
 }
 

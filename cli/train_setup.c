@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 #include "../runtime/file.h"
 #include "train.h"
 
@@ -223,24 +224,60 @@ static int settings(Train *t, Err *e)
         return t->x && t->y ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
 }
 
+/* What makes a step but for the optimiser's settings, which may change. */
+static void describe(Train *t)
+{
+        const Section *graph = plan_find(&t->l.plan, "graph"), *vocab = plan_find(&t->l.plan, "tokenizer");
+        TrainState *st = &t->state;
+        if (is_bin(opt_str(t->a, O_DATA)))
+                vocab = NULL;
+        st->tokens = t->n_ids;
+        st->batch = t->B;
+        st->block = t->T;
+        st->accum = t->n_micro;
+        st->graph = graph ? XXH3_64bits(graph->data, graph->size) : 0;
+        st->text = XXH3_64bits(t->ids, (size_t)t->n_ids * sizeof *t->ids);
+        if (vocab)
+                st->text = XXH3_64bits_withSeed(vocab->data, vocab->size, st->text);
+}
+
+/* A resumed run equals an uninterrupted one, so it must be the same. */
+static int same_run(const TrainState *was, const TrainState *now, const char *path, const Args *a, Err *e)
+{
+        const struct { OptionId option; uint64_t was, now; } size[] = {
+                { O_TRAIN_SEED, was->seed, now->seed }, { O_BATCH, (uint64_t)was->batch, (uint64_t)now->batch },
+                { O_BLOCK, (uint64_t)was->block, (uint64_t)now->block },
+                { O_ACCUM, (uint64_t)was->accum, (uint64_t)now->accum }
+        };
+        const char *data = opt_str(a, O_DATA);
+        if (was->tokens != now->tokens)
+                return err_set(e, TGC_BAD_FILE, "%s: the run before had %lld tokens of data, %s has %lld", path,
+                               (long long)was->tokens, data, (long long)now->tokens);
+        if (was->text != now->text)
+                return err_set(e, TGC_BAD_FILE, "%s: the run before had %lld other tokens of data than %s has", path,
+                               (long long)was->tokens, data);
+        if (was->graph != now->graph)
+                return err_set(e, TGC_BAD_FILE, "%s: the run before trained another model than %s with these -D; "
+                               "--init_from takes its weights alone", path, a->pos[0]);
+        for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+                if (size[i].was != size[i].now)
+                        return err_set(e, TGC_USAGE, "--%s %llu: the run before had --%s %llu",
+                                       option_info[size[i].option].name, (unsigned long long)size[i].now,
+                                       option_info[size[i].option].name, (unsigned long long)size[i].was);
+        return TGC_OK;
+}
+
 static int resume(Train *t, Err *e)
 {
         char *path = train_path(t, "state.safetensors");
-        int code = TGC_OK, tokens = t->n_ids;
-        uint64_t seed = t->state.seed;
+        TrainState was = t->state;
+        int code;
         if (!path)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (!file_exists(path))
                 code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
-        else if (!(code = state_load(t->s, path, &t->state, e))) {
-                if (t->state.tokens != tokens)
-                        code = err_set(e, TGC_BAD_FILE, "%s: the run before had %lld tokens of data, %s has %d", path,
-                                       (long long)t->state.tokens, opt_str(t->a, O_DATA), tokens);
-                else if (t->state.seed != seed)
-                        code = err_set(e, TGC_USAGE, "--seed %llu: the run before had --seed %llu",
-                                       (unsigned long long)seed,
-                                       (unsigned long long)t->state.seed);
-        }
+        else if (!(code = state_load(t->s, path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e)))
+                t->state = was;
         free(path);
         return code;
 }
@@ -287,9 +324,9 @@ int train_open(Train *t, const Args *a, Err *e)
             || (code = read_data(t, e))
             || (code = check_offsets(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)))
                 return code;
+        describe(t);
         if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
                 return code;
-        t->state.tokens = t->n_ids;
         t->first = (int)t->state.step;
         t->saved = t->state.step;
         split(t);

@@ -39,10 +39,18 @@ void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B,
 
 /* ---- state.c: training on disk ---- */
 
-typedef struct TrainState { int64_t step; double best; uint64_t seed; int64_t tokens; } TrainState;
+typedef struct TrainState {
+        int64_t  step;                  /* steps done */
+        double   best;                  /* validation loss */
+        uint64_t seed;
+        int64_t  tokens;                /* of the data */
+        int64_t  batch, block, accum;   /* a step's sizes */
+        uint64_t graph, text;           /* hashes of the model as read, and of ids and vocabulary */
+} TrainState;
 
 /* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata. */
 int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
+/* What the file does not say stays in *t: one of an older tgc has no sizes and hashes. */
 int  state_load(Session *s, const char *path, TrainState *t, Err *e);
 typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;
 /* By checkpoint names, through the plan's map.  Values are multiplied by scale. */

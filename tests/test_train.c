@@ -493,6 +493,45 @@ TEST(a_plan_trained_where_it_lies_stays)
         CHECK(same_bytes(in_scratch("place/model.plan"), in_scratch("place.copy/model.plan")));
 }
 
+TEST(another_run_is_not_resumed)
+{
+        static const struct { int code; const char *with, *says; } other[] = {
+                { 3, "-D act=relu", "another model than models/gpt.lua" }, { 3, "-D n_head=4", "another model than" },
+                { 3, "-D dropout=0.5", "another model than" }, { 2, "-b 4", "--batch-size 4: the run before had --batch-size 3" },
+                { 2, "--block-size 20", "--block-size 20: the run before had --block-size 40" },
+                { 2, "--gradient_accumulation_steps 2", "had --gradient_accumulation_steps 1" },
+        };
+        char line[1200], sed[1200];
+        snprintf(sed, sizeof sed, "tr a-h A-H < %s > %s && tr ab ba < %s > %s", lines_text(), in_scratch("caps.txt"),
+                 lines_text(), in_scratch("swapped.txt"));
+        CHECK(!system(sed));
+        tgc(0, "%s", small_line("same", "--max_iters 3"));
+        for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+                snprintf(line, sizeof line, "--max_iters 6 --resume %s", other[i].with);
+                tgc(other[i].code, "%s", small_line("same", line));
+                check_says(other[i].says);
+        }
+        for (int i = 0; i < 2; i++) {   /* as many characters, the same ids; the same characters, other ids */
+                snprintf(line, sizeof line, "--max_iters 6 --resume --data %s", in_scratch(i ? "swapped.txt" : "caps.txt"));
+                tgc(3, "%s", small_line("same", line));
+                check_says("other tokens of data");
+        }
+        tgc(0, "%s", small_line("same", "--max_iters 6 --resume --learning_rate 1e-3 --grad_clip 2 --dtype f32"));
+}
+
+/* Metadata as it was written before sizes and hashes were kept. */
+TEST(an_older_state_goes_on)
+{
+        char sed[1200];
+        tgc(0, "%s", small_line("older", "--max_iters 3"));
+        snprintf(sed, sizeof sed, "sed -i 's/\"batch\"/\"b____\"/;s/\"block\"/\"c____\"/;s/\"graph\"/\"g____\"/;"
+                 "s/\"text\"/\"t___\"/;s/\"accumulation\"/\"a___________\"/' %s", in_scratch("older/state.safetensors"));
+        CHECK(!system(sed));
+        tgc(0, "%s", small_line("older", "--max_iters 6 --resume -b 4"));
+        tgc(2, "%s", small_line("older", "--max_iters 9 --resume -b 3"));
+        check_says("had --batch-size 4");
+}
+
 /* ---- */
 
 TEST(zz_clean_up)

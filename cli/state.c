@@ -170,6 +170,17 @@ static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
         return TGC_OK;
 }
 
+int state_peek(const char *path, TrainState *st, Err *e)
+{
+        Checkpoint *ck;
+        int code = checkpoint_open(&ck, path, e);
+        if (code)
+                return code;
+        code = load_meta(ck, st, e);
+        checkpoint_close(ck);
+        return code;
+}
+
 int state_load(Session *s, const char *path, TrainState *st, Err *e)
 {
         const Manifest *m = session_manifest(s);

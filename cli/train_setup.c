@@ -282,6 +282,17 @@ static int resume(Train *t, Err *e)
         return code;
 }
 
+/* nanoGPT's default begins anew too; a forgotten --resume should not go unnoticed. */
+static void say_replaced(const Train *t)
+{
+        char *path = train_path(t, "state.safetensors");
+        TrainState was = { 0 };
+        if (path && file_exists(path) && !state_peek(path, &was, NULL))
+                say(&t->talk, "%s holds a run of %lld steps, which the first checkpoint will replace; --resume goes on with "
+                    "it\n", opt_str(t->a, O_OUT_DIR), (long long)was.step);
+        free(path);
+}
+
 /* Lines of steps that will be done again go. */
 static int open_csv(Train *t, Err *e)
 {
@@ -327,6 +338,8 @@ int train_open(Train *t, const Args *a, Err *e)
         describe(t);
         if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
                 return code;
+        if (!opt_flag(a, O_RESUME))
+                say_replaced(t);
         t->first = (int)t->state.step;
         t->saved = t->state.step;
         split(t);

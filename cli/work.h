@@ -50,6 +50,7 @@ typedef struct TrainState {
 
 /* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata. */
 int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
+int  state_peek(const char *path, TrainState *t, Err *e);       /* the metadata alone */
 /* What the file does not say stays in *t: one of an older tgc has no sizes and hashes. */
 int  state_load(Session *s, const char *path, TrainState *t, Err *e);
 typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;

@@ -519,6 +519,16 @@ TEST(another_run_is_not_resumed)
         tgc(0, "%s", small_line("same", "--max_iters 6 --resume --learning_rate 1e-3 --grad_clip 2 --dtype f32"));
 }
 
+TEST(a_run_that_is_replaced_is_named)
+{
+        tgc(0, "%s", small_line("twice", "--max_iters 3"));
+        CHECK(!strstr(run_said, "holds a run"));
+        tgc(0, "%s", small_line("twice", "--max_iters 3 --resume"));
+        CHECK(!strstr(run_said, "holds a run"));
+        tgc(0, "%s", small_line("twice", "--max_iters 4"));
+        check_says("twice holds a run of 3 steps, which the first checkpoint will replace; --resume goes on with it");
+}
+
 /* Metadata as it was written before sizes and hashes were kept. */
 TEST(an_older_state_goes_on)
 {

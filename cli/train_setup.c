@@ -333,10 +333,12 @@ int train_open(Train *t, const Args *a, Err *e)
                 return err_set(e, TGC_IO, "%s: no such file", opt_str(a, O_DATA));
         if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e))
             || (code = read_data(t, e))
-            || (code = check_offsets(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)))
+            || (code = check_offsets(t, e)))
                 return code;
         describe(t);
-        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
+        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))     /* makes no folder of a misspelt name */
+                return code;
+        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)))
                 return code;
         if (!opt_flag(a, O_RESUME))
                 say_replaced(t);

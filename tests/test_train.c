@@ -529,6 +529,13 @@ TEST(a_run_that_is_replaced_is_named)
         check_says("twice holds a run of 3 steps, which the first checkpoint will replace; --resume goes on with it");
 }
 
+TEST(nothing_to_resume_makes_nothing)
+{
+        tgc(8, "%s", small_line("typo/deep", "--max_iters 3 --resume"));
+        check_says("nothing to resume");
+        CHECK(!file_is_dir(in_scratch("typo")));
+}
+
 /* Metadata as it was written before sizes and hashes were kept. */
 TEST(an_older_state_goes_on)
 {

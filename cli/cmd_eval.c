@@ -32,6 +32,19 @@ static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n
         return TGC_OK;
 }
 
+/* The size of a window; texts may be shorter. */
+static int window_size(const Args *a, const Plan *p, int *size, Err *e)
+{
+        char ctx[32] = "0";
+        manifest_word(p, "ctx", ctx, sizeof ctx);
+        *size = opt_int(a, O_CTX) ? opt_int(a, O_CTX) : atoi(ctx);
+        if (*size > atoi(ctx))
+                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %s", *size, ctx);
+        if (*size < 2)
+                return err_set(e, TGC_USAGE, "eval: windows of %d token; a loss needs two", *size);
+        return TGC_OK;
+}
+
 /* One window; its logits but for the row that the next window repeats. */
 static int score_window(Session *s, const int *ids, int n, bool last, float *logits, double *nll, NpyOut *out,
                         Score *sum,
@@ -48,11 +61,11 @@ static int score_window(Session *s, const int *ids, int n, bool last, float *log
         return out ? npy_out_write(out, logits, rows * (size_t)session_manifest(s)->vocab, e) : TGC_OK;
 }
 
-static int score(Session *s, const Args *a, const int *ids, int n, Score *sum, Err *e)
+static int score(Session *s, const Args *a, const int *ids, int n, int size, Score *sum, Err *e)
 {
         const Manifest *m = session_manifest(s);
         Say talk = say_new(a);
-        int size = opt_int(a, O_CTX) && opt_int(a, O_CTX) < m->ctx ? opt_int(a, O_CTX) : m->ctx, code = TGC_OK;
+        int code = TGC_OK;
         if (size > n)
                 size = n;
         NpyOut *out = NULL;
@@ -62,7 +75,7 @@ static int score(Session *s, const Args *a, const int *ids, int n, Score *sum, E
                 code = err_set(e, TGC_NO_MEMORY, "no memory for the logits of %d tokens", size);
         if (!code && logits)
                 code = npy_out_open(&out, opt_str(a, O_LOGITS), 2, (int64_t[]){ n, m->vocab }, e);
-        for (int at = 0; at + 1 < n && !code && size > 1; at += size - 1) {
+        for (int at = 0; at + 1 < n && !code; at += size - 1) {
                 int k = n - at < size ? n - at : size;
                 say_bar(&talk, (double)at / n, "%d of %d tokens", at, n);
                 code = score_window(s, ids + at, k, at + k == n, logits, nll, out, sum, e);
@@ -84,6 +97,7 @@ static int score(Session *s, const Args *a, const int *ids, int n, Score *sum, E
 static int report(const Args *a, const Score *r, double seconds, Err *e)
 {
         double mean = r->sum / (double)r->counted;
+        int code = TGC_OK;
         if (opt_flag(a, O_JSON)) {
                 cJSON *o = cJSON_CreateObject();
                 cJSON_AddNumberToObject(o, "loss_nats_per_token", mean);
@@ -91,10 +105,11 @@ static int report(const Args *a, const Score *r, double seconds, Err *e)
                 cJSON_AddNumberToObject(o, "tokens", (double)r->counted);
                 cJSON_AddNumberToObject(o, "windows", r->windows);
                 cJSON_AddNumberToObject(o, "seconds", seconds);
-                return json_print(o, e);
+                code = json_print(o, e);
+        } else {
+                printf("%.6f nats per token, perplexity %.4f, %lld tokens\n", mean, exp(mean), (long long)r->counted);
         }
-        printf("%.6f nats per token, perplexity %.4f, %lld tokens\n", mean, exp(mean), (long long)r->counted);
-        return isfinite(mean) ? TGC_OK : err_set(e, TGC_NON_FINITE, "the loss is not finite");
+        return code || isfinite(mean) ? code : err_set(e, TGC_NON_FINITE, "the loss is not finite");
 }
 
 int cmd_eval(const Args *a, Err *e)
@@ -103,11 +118,12 @@ int cmd_eval(const Args *a, Err *e)
         Session *s = NULL;
         Score sum = { 0 };
         char vocab[32] = "0";
-        int *ids = NULL, n = 0, code = load(&l, a, &(LoadHow){ .mode = BUILD_INFER }, e);
+        int *ids = NULL, n = 0, size, code = load(&l, a, &(LoadHow){ .mode = BUILD_INFER }, e);
         if (code)
                 return code;
         manifest_word(&l.plan, "vocab", vocab, sizeof vocab);
-        code = read_ids(a, &l, atoi(vocab), &ids, &n, e);
+        if (!(code = window_size(a, &l.plan, &size, e)))
+                code = read_ids(a, &l, atoi(vocab), &ids, &n, e);
         if (!code && n < 2)
                 code = err_set(e, TGC_BAD_FILE, "%s: %d token; a loss needs two", opt_str(a, O_DATA)
                                ? opt_str(a, O_DATA)
@@ -117,7 +133,7 @@ int cmd_eval(const Args *a, Err *e)
         double start = clock_s();
         if (!code) {
                 signals_defer();
-                code = score(s, a, ids, n, &sum, e);
+                code = score(s, a, ids, n, size, &sum, e);
         }
         if (!code)
                 code = report(a, &sum, clock_s() - start, e);

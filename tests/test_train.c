@@ -549,6 +549,34 @@ TEST(an_older_state_goes_on)
         check_says("had --batch-size 4");
 }
 
+/* ---- what eval refuses of it ---- */
+
+TEST(eval_refuses_windows_that_do_not_fit)
+{
+        tgc(0, "%s", small_line("scored", "--max_iters 2"));
+        tgc(2, "eval %s --data %s --device cpu -c 1", in_scratch("scored"), lines_text());
+        check_says("windows of 1 token; a loss needs two");
+        tgc(2, "eval %s --data %s --device cpu -c 41", in_scratch("scored"), lines_text());
+        check_says("--ctx-size 41: the plan was compiled for 40");
+        tgc(0, "eval %s --data %s --device cpu -c 2", in_scratch("scored"), lines_text());
+        tgc(0, "eval %s --data %s --device cpu -c 40 --json", in_scratch("scored"), lines_text());
+}
+
+TEST(eval_without_a_loss_says_so_in_json_too)
+{
+        char sed[1200];
+        tgc(0, "%s", small_line("scored", "--max_iters 2"));
+        /* the last 16 weights are NaNs */
+        snprintf(sed, sizeof sed, "f=%s && head -c -64 $f > $f.nan && head -c 64 /dev/zero | tr '\\0' '\\377' >> $f.nan && mv $f.nan $f",
+                 in_scratch("scored/ckpt.safetensors"));
+        CHECK(!system(sed));
+        tgc(0, "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 --tokenizer char:%s --weights %s -o %s -q",
+            lines_text(), in_scratch("scored/ckpt.safetensors"), in_scratch("nan.plan"));
+        tgc(6, "eval %s --data %s --device cpu", in_scratch("nan.plan"), lines_text());
+        tgc(6, "eval %s --data %s --device cpu --json", in_scratch("nan.plan"), lines_text());
+        check_says("the loss is not finite");
+}
+
 /* ---- */
 
 TEST(zz_clean_up)

@@ -35,7 +35,7 @@ int  out_done(Err *e);                          /* flush stdout; TGC_IO when it 
  * stops that, so that no temporary folder stays. */
 void signals_install(void);
 void signals_defer(void);
-int  signal_seen(void);                         /* 0, SIGINT or SIGTERM */
+int  signal_seen(void);                         /* 0, SIGINT, SIGTERM or SIGHUP */
 Stop *signals_stop(void);                       /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
 
 /* ---- utf8.c ---- */

@@ -12,7 +12,7 @@ static const char INTRO[] =
 
 static const char CODES[] =
         "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of memory, 6 not finite,\n"
-        "7 check failed, 8 input or output, 130 and 143 interrupted (training: after saving).\n";
+        "7 check failed, 8 input or output, 129, 130 and 143 interrupted (training: after saving).\n";
 
 static const struct { const char *name, *what; } variable[] = {
         { "TGC_DEVICE", "auto, cpu, cuda or emulate, where --device does not say" },

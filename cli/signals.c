@@ -1,4 +1,4 @@
-/* signals.c: Ctrl-C and kill.  The only state of the command line that is global. */
+/* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is global. */
 #include <signal.h>
 #include <unistd.h>
 #include "cli.h"
@@ -16,10 +16,12 @@ static void on_signal(int number)
 
 void signals_install(void)
 {
-        struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+        struct sigaction hup, a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
         sigemptyset(&a.sa_mask);
         sigaction(SIGINT, &a, NULL);
         sigaction(SIGTERM, &a, NULL);
+        if (!sigaction(SIGHUP, NULL, &hup) && hup.sa_handler != SIG_IGN)        /* nohup's stays ignored */
+                sigaction(SIGHUP, &a, NULL);
         signal(SIGXFSZ, SIG_IGN);               /* a file too large is an error of write */
 }
 

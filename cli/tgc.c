@@ -42,7 +42,7 @@ int tgc_main(int argc, char **argv)
         else
                 cmd = command_find(argv[1], &e);
         code = cmd < 0 ? e.code : run_command((CommandId)cmd, argc - 2, argv + 2, &e);
-        if (code && code < 128)                 /* 130 and 143: interrupted, said already */
+        if (code && code < 128)                 /* 129, 130 and 143: interrupted, said already */
                 say_error(e.msg);
         return code;
 }

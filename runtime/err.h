@@ -6,7 +6,7 @@
 enum {
         TGC_OK = 0, TGC_FAIL = 1, TGC_USAGE = 2, TGC_BAD_FILE = 3, TGC_NO_DEVICE = 4,
         TGC_NO_MEMORY = 5, TGC_NON_FINITE = 6, TGC_CHECK_FAILED = 7, TGC_IO = 8,
-        TGC_STOPPED = 9                 /* by the caller's wish (stop.h); the command line exits with 130 or 143 */
+        TGC_STOPPED = 9                 /* by the caller's wish (stop.h); the command line exits with 129, 130 or 143 */
 };
 
 typedef struct Err { int code; char msg[1024]; } Err;

@@ -549,6 +549,20 @@ TEST(an_older_state_goes_on)
         check_says("had --batch-size 4");
 }
 
+TEST(a_lost_terminal_saves)
+{
+        void (*was)(int) = signal(SIGHUP, SIG_DFL);
+        interrupt(small_line("hup", "-q"), SIGHUP);
+        tgc(0, "%s", small_line("hup", "-q --resume --max_iters 3"));
+        signal(SIGHUP, SIG_IGN);                /* as nohup does */
+        pid_t pid = begin(small_line("nohup", "-q --max_iters 2000"));
+        wait_ms(100);
+        kill(pid, SIGHUP);
+        int code = finish(pid);
+        signal(SIGHUP, was);
+        CHECK_MSG(!code, "exit code %d: %s", code, run_said);
+}
+
 /* ---- what eval refuses of it ---- */
 
 TEST(eval_refuses_windows_that_do_not_fit)

@@ -99,6 +99,14 @@ int  tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e);  
 int  plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
 int  manifest_word(const Plan *p, const char *key, char *out, size_t cap);      /* first line "KEY rest"; 0: absent */
 
+/* ---- places.c ---- */
+
+typedef char Place[80];
+struct WeightParam;
+/* Gives n parameters the lines of the model that make them ("gpt.lua:44"), where these are known; what it returns
+ * holds them, and is freed by the caller. */
+Place *param_places(const Plan *plan, struct WeightParam *p, int n);
+
 /* ---- weights.c: the runtime's side of checkpoints ---- */
 
 /* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */

@@ -9,8 +9,8 @@ struct Oracle {
         Eval  *eval;
 };
 
-/* The text of the first graph: up to a brace that stands alone. */
-static char *first_graph(const char *ir, size_t n)
+/* Up to a brace that stands alone. */
+char *oracle_text(const char *ir, size_t n)
 {
         char *s = malloc(n + 1), *end;
         if (!s)
@@ -62,7 +62,7 @@ static void keep_losses(Graph *g)
 int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e)
 {
         Diag d = { 0 };
-        char *volatile text = first_graph(ir, n);
+        char *volatile text = oracle_text(ir, n);
         Oracle *volatile o = *out = calloc(1, sizeof *o);
         Arena *volatile tmp = NULL;
         if (!text || !o) {

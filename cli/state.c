@@ -233,6 +233,7 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
         const Manifest *m = session_manifest(pass->s);
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
         WeightMap *map = NULL;
+        Place *place = NULL;
         char *text = manifest_map(plan);
         pass->x = malloc(largest(m) * sizeof *pass->x);
         int code = p && text && pass->x ? weight_map_parse(&map, text, "manifest", e)
@@ -241,12 +242,15 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
                 p[i] = (WeightParam){ .name = m->param[i].name, .dtype = CK_F32, .rank = m->param[i].n_dims };
                 memcpy(p[i].dim, m->param[i].dim, sizeof p[i].dim);
         }
+        if (p && from)
+                place = param_places(plan, p, m->n_params);
         WeightSet set = { m->n_params, p, pass, pass_begin, pass_end };
         static const StMeta meta[] = { { "format", "pt" } };
         if (!code)
                 code = from ? weight_map_import(map, from, &set, NULL, e)
                             : weight_map_export(map, &set, dtype, path, meta, 1, e);
         weight_map_free(map);
+        free(place);
         free(text);
         free(pass->x);
         free(p);

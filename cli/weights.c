@@ -70,17 +70,18 @@ static WeightParam *in_section(const Manifest *m, char *mem)
         return p;
 }
 
-static int import(Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
+static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
 {
         WeightParam *p = in_section(m, mem);
+        Place *place = p ? param_places(plan, p, m->n_params) : NULL;
         WeightReport report = { 0 };
-        if (!p)
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
         WeightSet set = { .n = m->n_params, .param = p };
-        int code = weight_map_import(map, ck, &set, &report, e);
+        int code = p ? weight_map_import(map, ck, &set, &report, e)
+                     : err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
         if (!code)
                 warn_unused(talk, checkpoint_path(ck), &report);
         weight_report_free(&report);
+        free(place);
         free(p);
         return code;
 }
@@ -101,7 +102,7 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
                         memset(*mem, 0, size);
         }
         if (!code)
-                code = import(m, map, ck, *mem, talk, e);
+                code = import(p, m, map, ck, *mem, talk, e);
         if (!code)
                 code = plan_add(p, "weights", *mem, size, e);
         if (code) {

@@ -62,7 +62,7 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
                 if (!source_shape(x, p, &s))
                         return err_set(e, TGC_FAIL, "%s:%d: error: export needs the shape of tensor %.200s: "
                                        "write `%.200s: d0xd1`", m->name, x->line, t.name, t.name);
-                rc = wm_check_entry(m, x, p, t.name, s, &piece[i].box, e);
+                rc = wm_check_entry(m->name, x, p, t.name, s, &piece[i].box, e);
                 if (rc)
                         return rc;
                 if (!ck_can_convert(t.dtype, p->dtype, 1 / wm_entry_scale(x)))

@@ -47,20 +47,21 @@ int wm_find_param(const Name *index, int n, const char *name)
         return hit ? hit->i : -1;
 }
 
-static int mismatch(const WeightMap *m, const Entry *n, const WeightParam *p, const Box *b, const char *source,
+static int mismatch(const char *file, const Entry *n, const WeightParam *p, const Box *b, const char *source,
                     const Shape *from, const Shape *to, const char *why, Err *e)
 {
-        char has[96], target[96], before[96], after[96];
+        char has[96], target[96], before[96], after[96], place[96] = "";
 
-        return err_set(e, TGC_BAD_FILE, "%s:%d: error: %s: parameter %.200s is %s (target %s), "
-                       "tensor %.200s is %s (%s %s)", m->name, n->line, why, p->name,
-                       ck_shape_text(has, sizeof has, p->rank, p->dim),
+        if (p->place)
+                snprintf(place, sizeof place, " (%s)", p->place);
+        return err_set(e, TGC_BAD_FILE, "%.300s: %s: parameter %.150s%s is %s (target %s), tensor %.150s is %s (%s %s)",
+                       file, why, p->name, place, ck_shape_text(has, sizeof has, p->rank, p->dim),
                        ck_shape_text(target, sizeof target, b->shape.rank, b->shape.dim), source,
                        ck_shape_text(before, sizeof before, from->rank, from->dim),
                        n->n_steps ? "transformed" : "as it is", ck_shape_text(after, sizeof after, to->rank, to->dim));
 }
 
-int wm_check_entry(const WeightMap *m, const Entry *n, const WeightParam *p, const char *source, Shape from,
+int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const char *source, Shape from,
                    Box *b, Err *e)
 {
         Shape to = from;
@@ -70,7 +71,7 @@ int wm_check_entry(const WeightMap *m, const Entry *n, const WeightParam *p, con
                 why = wm_entry_shape(n, &to);
         if (!why && !wm_same_shape(&to, &b->shape))
                 why = "shapes differ";
-        return why ? mismatch(m, n, p, b, source, &from, &to, why, e) : TGC_OK;
+        return why ? mismatch(file, n, p, b, source, &from, &to, why, e) : TGC_OK;
 }
 
 /* A list of names cut after the first few, for messages. */
@@ -144,7 +145,7 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                                                ck_shape_text(has, sizeof has, from.rank, from.dim),
                                                ck_shape_text(wants, sizeof wants, x->rank, x->dim), m->name, x->line);
                 }
-                rc = wm_check_entry(m, x, p, j->t->name, from, &j->box, e);
+                rc = wm_check_entry(checkpoint_path(ck), x, p, j->t->name, from, &j->box, e);
                 if (rc)
                         return rc;
                 if (!ck_can_convert(p->dtype, j->t->dtype, wm_entry_scale(x)))

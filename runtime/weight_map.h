@@ -51,6 +51,7 @@ typedef struct WeightParam {
         int         rank;
         int64_t     dim[CK_MAX_RANK];
         void       *data;               /* C order, host; may be NULL where begin() is given */
+        const char *place;              /* where the model makes it, for messages; NULL: unknown */
 } WeightParam;
 
 /* All parameters of a model.  begin and end (may be NULL) bracket the work on

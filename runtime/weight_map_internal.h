@@ -76,8 +76,8 @@ typedef struct Name { const char *name; int i; } Name;
 int wm_index_params(const WeightMap *m, const WeightSet *set, Name **out, Err *e); /* sorted; the caller frees */
 int wm_find_param(const Name *index, int n, const char *name);                    /* -1: none */
 
-/* One entry against its parameter and a source of shape `from`; fills b. */
-int wm_check_entry(const WeightMap *m, const Entry *n, const WeightParam *p, const char *source, Shape from,
+/* One entry against its parameter and the tensor `source` of `file`, of shape `from`; fills b. */
+int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const char *source, Shape from,
                    Box *b, Err *e);
 
 #endif

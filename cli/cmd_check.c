@@ -390,16 +390,25 @@ static int make_text(Check *c, uint64_t seed, int **ids, int *n, int *said, Err 
         int prompt = opt_int(c->a, O_TOKENS), ctx = c->m->ctx, code;
         *said = opt_int(c->a, O_GREEDY);
         *n = prompt + (*said ? *said - 1 : 0);
-        if (*said && *n >= ctx)
-                return err_set(e, TGC_USAGE, "check: %d tokens and %d said after them do not fit the context of %d",
-                               prompt, *said, ctx);
-        if (!*said && *n >= ctx)
-                *n = ctx > 1 ? ctx - 1 : 1;
+        if (*n > ctx)                           /* --tokens was not given: fits() */
+                *n = ctx;
         if ((code = random_ids(c, *n + 1, seed, ids, e)) || !*said)
                 return code;
         if ((code = session_reset(c->s, e)) || (code = session_prefill(c->s, *ids, 1, prompt, e)))
                 return code;
         return session_decode(c->s, &greedy, *said, keep_token, *ids + prompt, e);
+}
+
+/* What was asked for, before anything is compared.  Of what is said the last is not given back to the model. */
+static int fits(const Check *c, Err *e)
+{
+        int prompt = opt_int(c->a, O_TOKENS), said = opt_int(c->a, O_GREEDY), ctx = c->m->ctx;
+        if (said && prompt + said > ctx)
+                return err_set(e, TGC_USAGE, "check: %d tokens and %d said after them do not fit the context of %d",
+                               prompt, said, ctx);
+        if (opt_set(c->a, O_TOKENS) && prompt > ctx)
+                return err_set(e, TGC_USAGE, "check: --tokens %d: the context is %d", prompt, ctx);
+        return TGC_OK;
 }
 
 static int check_infer(Check *c, uint64_t seed, Err *e)
@@ -445,7 +454,9 @@ static int check_all(Check *c, Err *e)
         c->f = malloc(most * sizeof *c->f);
         if (!c->x || !c->f)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements", (unsigned long long)most);
-        int code = disturb(c, seed, e);
+        int code = fits(c, e);
+        if (!code)
+                code = disturb(c, seed, e);
         if (!code && session_mode(c->s) & SESSION_TRAIN && session_has(c->s, "step"))
                 code = check_step(c, seed, e);
         if (!code && session_mode(c->s) & SESSION_INFER && session_has(c->s, "decode"))

@@ -544,6 +544,15 @@ TEST(check_command)
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --greedy 5 --json") == 0, "%d: %s", r.code, r.err);
         CHECK(strstr(r.out, "\"5 greedy tokens, "));
         EXPECT("check " MODEL " -D vocab=37 --device cpu --greedy 5000", TGC_USAGE, "do not fit the context");
+        CHECK(!strstr(r.out, "agree") && !strstr(r.out, "logits"));     /* before it compares anything */
+        EXPECT("check " MODEL " -D vocab=37 --device cpu --tokens 17", TGC_USAGE, "--tokens 17: the context is 16");
+        char line[1024];
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=37 --block-size 4 -o %s", scratch("check.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "check %s --device cpu --tokens 17", scratch("check.plan"));
+        EXPECT(line, TGC_USAGE, "--tokens 17: the context is 16");
+        snprintf(line, sizeof line, "check %s --device cpu --tokens 16", scratch("check.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s",
                   r.code, r.err);
 }

@@ -182,7 +182,7 @@ static int at_boundary(Train *t, int64_t step, Err *e)
                 return code;
         if (due && t->val.T && !isfinite(val)) {        /* the loss was, before this step's update */
                 say(&t->talk, "step %lld: validation loss %g: not finite, nothing saved\n", (long long)step, val);
-                t->skipped++;
+                t->skipped += !t->skipped;
         } else if (due && t->val.T) {
                 t->last_val = val;
                 improved = val < t->state.best;

@@ -426,6 +426,7 @@ TEST(a_last_step_that_is_not_finite_keeps_all)
         check_says("nothing of this run was saved; try a lower --learning_rate");
         tgc(6, "%s", small_line("nan", "--max_iters 4" DIVERGE));       /* the update of step 3 did it */
         check_says("validation loss");
+        check_says("1 step in a row");
         for (int i = 0; i < 3; i++) {
                 snprintf(a, sizeof a, "nan/%s", kept[i]);
                 CHECK_MSG(!file_exists(in_scratch(a)), "%s was written", kept[i]);

@@ -146,7 +146,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return err_set(e, TGC_USAGE, "--tf32 is about float32, and --dtype says %s: leave one of them out", o->dtype);
         CompileOptions c = {
                 .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER,
-                .train = o->mode & BUILD_TRAIN,
+                .train = o->mode & BUILD_TRAIN, .has_params = o->kind == MODEL_LUA,
                 .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
                 .recompute = o->recompute, .tf32 = o->tf32, .print_after = o->print_after, .time_passes = o->time_passes,
                 .choices = o->choices, .choices_name = o->choices_name

@@ -7,6 +7,7 @@
 
 typedef struct Gen {
         const Args *a;
+        const Plan *plan;
         Tokenizer  *tok;                /* NULL: ids only */
         int        *ids; int n, n_prompt, cap;
         bool        text;               /* stream it */
@@ -151,6 +152,20 @@ static uint64_t pick_seed(const Args *a)
         return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0x1fffffffffffffu;
 }
 
+static int prompt_too_long(const Gen *r, int ctx, int asked, Err *e)
+{
+        char rows[32] = "0";
+        manifest_word(r->plan, "meta positions", rows, sizeof rows);
+        if (asked)
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", r->n, asked);
+        if (*rows != '0' && atoi(rows) <= ctx)
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d, and the model has no "
+                               "positions beyond; shorten the prompt, or take a model with more of them (gpt.lua: "
+                               "-D ctx=%d)", r->n, ctx, r->n);
+        return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a larger "
+                       "--ctx-size", r->n, ctx);
+}
+
 static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 {
         int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX), most = opt_int(r->a, O_PREDICT), code;
@@ -159,9 +174,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         if (asked)
                 ctx = asked;
         if (r->n > ctx)
-                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a "
-                               "larger "
-                               "--ctx-size", r->n, ctx);
+                return prompt_too_long(r, ctx, asked, e);
         r->n_prompt = r->n;
         double t = clock_s();
         if ((code = session_prefill(s, r->ids, 1, r->n, e)) || (code = session_sync(s, e)))
@@ -264,7 +277,7 @@ int cmd_run(const Args *a, Err *e)
         int code = load(&l, a, &(LoadHow){ .mode = BUILD_INFER }, e);
         if (code)
                 return code;
-        Gen r = { .a = a, .tok = l.tok, .e = e, .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
+        Gen r = { .a = a, .plan = &l.plan, .tok = l.tok, .e = e, .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
         code = run(&r, &l, start, e);
         free(r.ids);
         free(r.hold);

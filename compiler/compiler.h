@@ -28,6 +28,7 @@ typedef struct Model {
         const char **ignore;            /* globs of checkpoint tensors that may go unused */
         int         n_ignore;
         int64_t     vocab, ctx;
+        int64_t     positions;          /* that its tables have rows for; 0: any number (check_tables) */
         int64_t     documents;          /* the token that begins one, or -1: a row of tokens is one */
         const char *meta;               /* lines "meta KEY VALUE\n" */
 } Model;
@@ -82,7 +83,7 @@ typedef struct FuseNote FuseNote;
 void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
 void order(Graph *g, Arena *tmp);
 
-/* ---- pipeline.c ---- */
+/* ---- tables.c, pipeline.c ---- */
 
 typedef struct CompileOptions {
         DType       dtype;
@@ -92,6 +93,7 @@ typedef struct CompileOptions {
         int         ctx;                /* cache size; 0: the model's */
         int         chunk;              /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int         block;              /* training window T; 0: the model's ctx */
+        bool        has_params;         /* -D sets the model's sizes: messages may say so */
         bool        cuda, cpu;          /* targets to write programs for */
         bool        recompute;
         bool        tf32;               /* CUDA, dtype f32: products of tf32 */
@@ -114,6 +116,8 @@ typedef struct Compiled {
         int  n_kernels[2];
 } Compiled;
 
+/* error_at where a position or an id can lie beyond the table that it picks a row of. */
+void check_tables(Model *m, const CompileOptions *o, int ctx, int block);
 void compile(Model *m, const CompileOptions *o, Compiled *out);
 void compiled_free(Compiled *c);
 

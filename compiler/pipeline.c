@@ -297,6 +297,8 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
                 text_add(t, "tf32 1\n");
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
+        if (m->positions)
+                text_add(t, "meta positions %lld\n", (long long)m->positions);
         text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];
@@ -449,6 +451,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         if (o->print_after)
                 check_pass(o->print_after);
         check_sizes(m, o, block);
+        check_tables(m, o, ctx, block);
         tmp = arena_new();
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");

@@ -105,7 +105,7 @@ fi
 for model in models/*.lua; do
         case $model in */blocks.lua | */families.lua) continue ;; esac
         for dtype in f32 bf16; do
-                "$TGC" dump "$model" --program --dtype $dtype --mode both -b 8 -c 1024 --block-size 1024 2>> "$out/err"
+                "$TGC" dump "$model" --program --dtype $dtype --mode both -b 8 -D ctx=1024 --block-size 1024 2>> "$out/err"
         done
 done | awk '/^kernel / { n++; for (i = 2; i < NF; i++) if ($i == "smem" && $(i + 1) > 99 * 1024) { print $2, $(i + 1); bad = 1 } }
             END { print n + 0, "kernels"; exit bad || !n }' > "$out/log"

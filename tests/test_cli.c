@@ -513,6 +513,14 @@ TEST(plan_mistakes)
         EXPECT(line, TGC_USAGE, "did you mean 'n_layer'?");
         snprintf(line, sizeof line, "info %s --json", scratch("m.plan"));
         CHECK(tgc(line) == 0 && strstr(r.out, "\"vocab\":\t50"));
+        snprintf(line, sizeof line, "run " MODEL " -c 4 -q --device cpu --prompt-ids 1,2,3,4,5");
+        EXPECT(line, TGC_USAGE, "the prompt has 5 tokens, --ctx-size is 4");
+        snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "the plan's context is 16; compile with a larger --ctx-size");
+        snprintf(line, sizeof line, "compile gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=9 -D ctx=4 -o %s", scratch("g.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5", scratch("g.plan"));
+        EXPECT(line, TGC_USAGE, "has no positions beyond; shorten the prompt, or take a model with more of them");
 }
 
 TEST(same_plan_twice_and_by_json)

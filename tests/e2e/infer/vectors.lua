@@ -6,7 +6,8 @@ local b = require "blocks"
 local kind, ids = {}, nil
 
 local function rows(name, p, width)
-        return b.map(param(name, { p.rows, width }), name, ""):gather(ids):as(name .. "_rows")
+        local at = ids:min(fill(p.rows - 1)):cast "i32"         -- there are as many logits as columns, not as rows
+        return b.map(param(name, { p.rows, width }), name, ""):gather(at):as(name .. "_rows")
 end
 
 function kind.layernorm(p)

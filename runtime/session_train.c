@@ -220,13 +220,14 @@ static void set_optimiser(Session *s, const TrainStep *in)
 
 int session_train_begin(Session *s, const TrainStep *in, Err *e)
 {
+        const Prog *step = program_find(&s->p, "step");         /* its window need not fit the context of what is run */
         int code;
 
-        if (!(s->mode & SESSION_TRAIN))
+        if (!(s->mode & SESSION_TRAIN) || !step)
                 return err_set(e, TGC_USAGE, "this session was opened for inference only");
-        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > TGC_MAX_BATCH || in->T > s->m.ctx)
+        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > step->B || in->T > step->T)
                 return err_set(e, TGC_USAGE, "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d", in->B,
-                               in->T, in->n_micro, s->m.batch, s->m.ctx);
+                               in->T, in->n_micro, step->B, step->T);
         if (s->n_flights == N_FLIGHTS)
                 return err_set(e, TGC_USAGE, "%d steps are under way already", N_FLIGHTS);
         size_t n = (size_t)in->n_micro * in->B * in->T;

@@ -565,6 +565,23 @@ TEST(check_command)
                   r.code, r.err);
 }
 
+/* A window of training may be longer than the context of what is run, where no table of positions ends. */
+TEST(windows_longer_than_the_context)
+{
+        char line[2048];
+        need_cpu();
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=90 --block-size 24 -b 2 --tokenizer char:%s -o %s",
+                 scratch("text.txt"), scratch("w.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "train %s --data %s --max_iters 2 --eval_iters 1 --device cpu --out_dir %s -q",
+                 scratch("w.plan"), scratch("text.txt"), scratch("W"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s -p line -n -1 --ignore-eos --device cpu --print-ids", scratch("W"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc("check gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=20 -D ctx=16 -c 2 --device cpu") == 0, "%d: %s",
+                  r.code, r.err);
+}
+
 /* ---- Ctrl-C while a compiler runs ---- */
 
 /* A compiler that writes its process id down and takes a minute. */

@@ -73,6 +73,10 @@ int  build_plan(Plan *p, const BuildOptions *o, Err *e);
  * Its weights are from's, which outlives it; compiled code for GPUs stays behind. */
 int  plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
 
+/* ---- outputs.c ---- */
+
+int  outputs_check(const Args *a, Err *e);      /* TGC_USAGE where an output is a file that the command reads */
+
 /* ---- load.c: PLAN or MODEL to a plan in memory ---- */
 
 typedef struct Loaded {
@@ -91,6 +95,7 @@ typedef struct LoadHow {
 } LoadHow;
 
 int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
+bool is_plan(const char *path);
 int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);
 void loaded_free(Loaded *l);
 /* spec as --tokenizer; NULL: what lies beside the model, *tok NULL if nothing does. */

@@ -22,7 +22,7 @@ static bool has(const char *dir, const char *name)
         return yes;
 }
 
-static bool is_plan(const char *path)
+bool is_plan(const char *path)
 {
         char magic[8] = "";
         FILE *f = fopen(path, "rb");

@@ -88,6 +88,14 @@ static int tgc(const char *line)
         return finish(begin(line));
 }
 
+/* '@' stands for the scratch folder. */
+static void in_dir(char *to, size_t cap, const char *text)
+{
+        size_t n = 0;
+        for (; *text && n + 1 < cap; text++)
+                n += (size_t)snprintf(to + n, cap - n, "%.*s", *text == '@' ? 255 : 1, *text == '@' ? dir : text);
+}
+
 static void write_file(const char *path, const char *text)
 {
         Err e;
@@ -293,6 +301,36 @@ TEST(exit_codes)
         EXPECT(line, TGC_BAD_FILE, "no_such_family");
         snprintf(line, sizeof line, "info %s", scratch("m/config.json"));
         EXPECT(line, TGC_USAGE, "give the folder it lies in");
+}
+
+/* An output must not take the place of what is read, under whatever name. */
+TEST(outputs_that_are_inputs)
+{
+        static const struct { const char *line, *says; } bad[] = {
+                { "compile @/in.lua -o @/in.lua", "--output @/in.lua is the file that compile reads" },
+                { "compile @/in.lua -o @/link", "--output @/link is the file that compile reads" },
+                { "tune @/in.lua -o @/in.lua", "is the file that tune reads" },
+                { "compile gpt --weights @/in.txt -o @/in.txt", "the file that --weights reads" },
+                { "compile gpt --tokenizer char:@/in.txt -o @/in.txt", "the file that --tokenizer reads" },
+                { "eval gpt --ids @/in.txt --logits @/in.txt", "--logits @/in.txt is the file that --ids reads" },
+                { "eval @/in.plan --ids @/in.txt --logits @/in.plan", "--logits @/in.plan is the file that eval reads" },
+                { "train gpt --data @/in.txt --log_csv @/in.txt", "--log_csv @/in.txt is the file that --data reads" },
+                { "train gpt --data @/in.txt --grads_out @/in.txt", "is the file that --data reads" },
+        };
+        char line[2048], says[1024], text[64];
+        write_file(scratch("in.lua"), "as it was");
+        write_file(scratch("in.txt"), "as it was");
+        write_file(scratch("in.plan"), "tgcplan\n");
+        CHECK(!link(scratch("in.lua"), scratch("link")));
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                in_dir(line, sizeof line, bad[i].line);
+                in_dir(says, sizeof says, bad[i].says);
+                EXPECT(line, TGC_USAGE, says);
+        }
+        slurp(scratch("in.lua"), text, sizeof text);
+        CHECK(!strcmp(text, "as it was"));
+        in_dir(line, sizeof line, "compile @/in.plan -o @/in.plan --target cpu");
+        EXPECT(line, TGC_BAD_FILE, "in.plan");  /* it is read */
 }
 
 TEST(full_disk)

@@ -129,9 +129,10 @@ int cmd_eval(const Args *a, Err *e)
                                ? opt_str(a, O_DATA)
                                : opt_str(a, O_IDS), n);
         if (!code)
-                code = open_session(&s, &l.plan, a, SESSION_INFER, 0, "score", 0, e);
+                code = open_session(&s, &l.plan, a, SESSION_INFER, WEIGHTS_SEED, "score", 0, e);
         double start = clock_s();
         if (!code) {
+                say_random(a, &l);
                 signals_defer();
                 code = score(s, a, ids, n, size, &sum, e);
         }

@@ -253,14 +253,16 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         Sampling how = { (float)opt_num(a, O_TEMP), opt_int(a, O_TOP_K), (float)opt_num(a, O_TOP_P),
                          (float)opt_num(a, O_MIN_P), (float)opt_num(a, O_REPEAT_PENALTY), opt_int(a, O_REPEAT_LAST_N),
                                  seed };
+        uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED;           /* not by the clock */
         Session *s;
         Clock c = { 0 };
         char vocab[32] = "0";
         int code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
         if ((code = read_prompt(r, atoi(vocab), e))
-            || (code = open_session(&s, &l->plan, a, SESSION_INFER, seed, "prefill prefill_long decode", 1, e)))
+            || (code = open_session(&s, &l->plan, a, SESSION_INFER, weights, "prefill prefill_long decode", 1, e)))
                 return code;
+        say_random(a, l);
         c.load = clock_s() - start;
         signals_defer();
         code = generate(r, s, &how, &c, e);

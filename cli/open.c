@@ -33,6 +33,14 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         return code ? err_set(e, code, "%s", why.msg) : code;
 }
 
+void say_random(const Args *a, const Loaded *l)
+{
+        Say talk = say_new(a);
+        if (!plan_find(&l->plan, "weights") && l->kind != MODEL_HF)
+                say(&talk, "%s: compiled without weights, so they will be random; --weights gives a model some, and what "
+                    "`tgc train` learns is in its --out_dir\n", a->pos[0]);
+}
+
 int json_print(cJSON *o, Err *e)
 {
         char *text = cJSON_Print(o);

@@ -11,6 +11,9 @@
 /* A session as --device, --gpu, --threads and TGC_DEVICE say. */
 /* ready, batch: SessionOptions', programs whose kernels are wanted at once; NULL: all. */
 int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, const char *ready, int batch, Err *e);
+/* A plan without weights gets those that `tgc train` begins with: says so, unless load did. */
+enum { WEIGHTS_SEED = 1337 };                   /* train's default */
+void say_random(const Args *a, const Loaded *l);
 int  json_print(cJSON *o, Err *e);              /* to stdout, with a newline; deletes o */
 /* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
 int  ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);

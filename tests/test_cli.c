@@ -620,6 +620,29 @@ TEST(windows_longer_than_the_context)
                   r.code, r.err);
 }
 
+/* A plan without weights is run with the same random ones each time, and that is said. */
+TEST(random_weights)
+{
+        static char first[sizeof r.out];
+        char line[2048];
+        need_cpu();
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=50 -D tied=false -o %s", scratch("r.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s --prompt-ids 1,2 -n 12 --temp 0 --device cpu", scratch("r.plan"));
+        EXPECT(line, 0, "r.plan: compiled without weights, so they will be random");
+        memcpy(first, r.out, sizeof first);
+        CHECK(tgc(line) == 0 && !strcmp(first, r.out));
+        strcat(line, " --seed 5");
+        CHECK(tgc(line) == 0 && strcmp(first, r.out));
+        write_file(scratch("ids"), "1 2 3 4 5 6");
+        snprintf(line, sizeof line, "eval %s --ids %s --device cpu", scratch("r.plan"), scratch("ids"));
+        EXPECT(line, 0, "so they will be random");
+        train_line(line, sizeof line, scratch("R"), "--max_iters 1");
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s -p line -n 2 --device cpu", scratch("R"));
+        CHECK(tgc(line) == 0 && !strstr(r.err, "random"));
+}
+
 /* ---- Ctrl-C while a compiler runs ---- */
 
 /* A compiler that writes its process id down and takes a minute. */

@@ -141,28 +141,33 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         return started && WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
 }
 
+static bool try_compiler(HostCc *cc, const char *name)
+{
+        char log[1024], *argv[] = { (char *)name, "--version", 0 };
+        if (strlen(name) >= sizeof cc->path || child_run(argv, 0, log, sizeof log))
+                return false;
+        snprintf(cc->path, sizeof cc->path, "%s", name);
+        snprintf(cc->version, sizeof cc->version, "%.*s", (int)strcspn(log, "\n"), log);
+        return true;
+}
+
 int host_cc_find(HostCc *cc, int cxx, Err *e)
 {
         static const char *const c_names[] = { "gcc", "cc", "clang" }, *const cxx_names[] = { "g++", "c++", "clang++" };
-        const char *own = getenv(cxx ? "CXX" : "CC");
-        char log[1024];
+        const char *var = cxx ? "CXX" : "CC", *own = getenv(var);
 
         *cc = (HostCc){ .cxx = cxx };
-        for (int i = -1; i < 3; i++) {
-                const char *name = i < 0 ? own : cxx ? cxx_names[i] : c_names[i];
-                if (!name || !*name || strlen(name) >= sizeof cc->path)
-                        continue;
-                char *argv[] = { (char *)name, "--version", 0 };
-                if (child_run(argv, 0, log, sizeof log))
-                        continue;
-                snprintf(cc->path, sizeof cc->path, "%s", name);
-                snprintf(cc->version, sizeof cc->version, "%.*s", (int)strcspn(log, "\n"), log);
-                return TGC_OK;
-        }
-        return err_set(e, TGC_NO_DEVICE, "no %s compiler runs here (tried %s%s and %s); install gcc%s with OpenMP "
-                       "(Debian, Ubuntu: apt install g++) or set %s", cxx ? "C++" : "C", own ? "the one in the "
-                       "environment, " : "", cxx ? "g++, c++" : "gcc, cc", cxx ? "clang++" : "clang",
-                       cxx ? "'s g++" : "", cxx ? "CXX" : "CC");
+        if (own && *own)
+                return try_compiler(cc, own) ? TGC_OK
+                     : err_set(e, TGC_NO_DEVICE, "%s=%.200s: `%.200s --version` does not run; %s", var, own, own,
+                               strchr(own, ' ') ? "it takes the name of a program, without options"
+                                                : "name a compiler that does, or unset it");
+        for (int i = 0; i < 3; i++)
+                if (try_compiler(cc, cxx ? cxx_names[i] : c_names[i]))
+                        return TGC_OK;
+        return err_set(e, TGC_NO_DEVICE, "no %s compiler runs here (tried %s and %s); install gcc%s with OpenMP "
+                       "(Debian, Ubuntu: apt install g++) or set %s", cxx ? "C++" : "C", cxx ? "g++, c++" : "gcc, cc",
+                       cxx ? "clang++" : "clang", cxx ? "'s g++" : "", var);
 }
 
 int host_cc_describe(char *out, size_t cap, int cxx, Err *e)

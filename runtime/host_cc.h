@@ -12,7 +12,7 @@
 
 typedef struct HostCc { char path[512]; char version[256]; int cxx; } HostCc;
 
-/* CC or CXX, else gcc cc clang or g++ c++ clang++, the first that runs. */
+/* CC or CXX, which must run where it is set; else gcc cc clang or g++ c++ clang++, the first that runs. */
 int  host_cc_find(HostCc *cc, int cxx, Err *e);
 
 typedef struct HostBuild {

@@ -190,6 +190,29 @@ TEST(compilers_inherit_no_secrets)
         CHECK_MSG(!strcmp(found.version, "0 1"), "secrets seen, descriptor closed: %s", found.version);
 }
 
+/* Who names a compiler wants that one. */
+TEST(a_compiler_that_does_not_run)
+{
+        static const struct { const char *cc, *says; } bad[] = {
+                { "/nonexistent", "CC=/nonexistent: `/nonexistent --version` does not run; name a compiler that does" },
+                { "false", "`false --version` does not run" },
+                { "gcc -O1", "it takes the name of a program, without options" },
+        };
+        char *cc = getenv("CC") ? strdup(getenv("CC")) : 0;
+        enum { N = sizeof bad / sizeof *bad };
+        int code[N];
+        Err e[N];
+        HostCc found;
+        for (int i = 0; i < N; i++) {
+                setenv("CC", bad[i].cc, 1);
+                code[i] = host_cc_find(&found, 0, &e[i]);
+        }
+        cc ? setenv("CC", cc, 1) : unsetenv("CC");
+        free(cc);
+        for (int i = 0; i < N; i++)
+                CHECK_MSG(code[i] == TGC_NO_DEVICE && strstr(e[i].msg, bad[i].says), "%d: %s", code[i], e[i].msg);
+}
+
 TEST(temporary_folders_are_removed)
 {
         char path[512], file[600];

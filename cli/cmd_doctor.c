@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "../runtime/cache.h"
+#include "../runtime/file.h"
 #include "work.h"
 
 static int cc(char *out, size_t cap, Err *e)
@@ -19,11 +20,9 @@ static int cache(char *out, size_t cap, Err *e)
 {
         char dir[4096];
         cache_dir(dir, sizeof dir);
-        if (!*dir)
-                return err_set(e, TGC_IO, "no folder for it");
-        snprintf(out, cap, "%s%s", dir, access(dir, F_OK) ? " (not there yet)" : access(dir, W_OK) ? " (read only)"
-                 : "");
-        return TGC_OK;
+        bool read_only = *dir && file_is_dir(dir) && !access(dir, R_OK | X_OK) && access(dir, W_OK);
+        snprintf(out, cap, "%s%s", dir, read_only ? " (read only)" : "");
+        return read_only ? TGC_OK : cache_try(e);
 }
 
 static int memory(char *out, size_t cap, Err *e)
@@ -51,7 +50,7 @@ static const struct Probe {
         { "NVRTC", nvrtc_describe, "plans need a cubin for their GPU; install the CUDA toolkit or nvidia-cuda-nvrtc" },
         { "C compiler", cc, "--device cpu needs one, unless the plan was compiled with --target cpu" },
         { "C++ compiler", cxx, "--device emulate needs one" },
-        { "cache", cache, "kernels will be compiled again every time; set TGC_CACHE_DIR" },
+        { "cache", cache, "kernels will be compiled again every time; set TGC_CACHE_DIR to a folder that can be written" },
         { "CPU", memory, "" }
 };
 

@@ -85,6 +85,21 @@ static bool make_dirs(char *path)
         }
 }
 
+int cache_try(Err *e)
+{
+        char dir[PATH_CAP], temp[PATH_CAP + 16];
+        cache_dir(dir, sizeof dir);
+        if (!*dir)
+                return err_set(e, TGC_IO, "no folder for it");
+        snprintf(temp, sizeof temp, "%s/try.XXXXXX", dir);
+        int fd = make_dirs(dir) ? mkostemp(temp, O_CLOEXEC) : -1;
+        if (fd < 0)
+                return err_set(e, TGC_IO, "%s cannot be written: %s", dir, strerror(errno));
+        close(fd);
+        unlink(temp);
+        return TGC_OK;
+}
+
 static bool entry_path(const char *hex, char *path, size_t cap)
 {
         char dir[PATH_CAP];

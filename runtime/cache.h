@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include "err.h"
 
 typedef struct CacheKey { void *state; } CacheKey;      /* being built */
 
@@ -18,6 +19,7 @@ void cache_key_end(CacheKey *k, char hex[33]);
 
 /* The directory: TGC_CACHE_DIR, else XDG_CACHE_HOME/tgc, else ~/.cache/tgc; "" if none. */
 void cache_dir(char *out, size_t cap);
+int  cache_try(Err *e);                                         /* TGC_IO: nothing could be put there, and why; makes the folder */
 bool cache_get(const char *hex, void **data, size_t *size);     /* *data is malloc'd */
 bool cache_put(const char *hex, const void *data, size_t size);
 

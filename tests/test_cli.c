@@ -333,6 +333,29 @@ TEST(outputs_that_are_inputs)
         EXPECT(line, TGC_BAD_FILE, "in.plan");  /* it is read */
 }
 
+TEST(doctor_looks_at_the_cache)
+{
+        static const struct { const char *folder, *says; } bad[] = {
+                { "@/in.txt", "in.txt cannot be written: Not a directory" },
+                { "@/in.txt/deeper", "deeper cannot be written: Not a directory" },
+                { "/proc/tgc", "/proc/tgc cannot be written" },
+        };
+        char *old = getenv("TGC_CACHE_DIR") ? strdup(getenv("TGC_CACHE_DIR")) : NULL, folder[600];
+        write_file(scratch("in.txt"), "x");
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                in_dir(folder, sizeof folder, bad[i].folder);
+                setenv("TGC_CACHE_DIR", folder, 1);
+                tgc("doctor");
+                CHECK_MSG(strstr(r.out, "cache         missing") && strstr(r.out, bad[i].says), "%s: %s", folder, r.out);
+                CHECK(strstr(r.out, "set TGC_CACHE_DIR to a folder that can be written"));
+        }
+        setenv("TGC_CACHE_DIR", scratch("new/cache"), 1);
+        tgc("doctor");
+        CHECK_MSG(strstr(r.out, "cache         ok"), "%s", r.out);
+        old ? setenv("TGC_CACHE_DIR", old, 1) : unsetenv("TGC_CACHE_DIR");
+        free(old);
+}
+
 TEST(full_disk)
 {
         if (access("/dev/full", W_OK))

@@ -13,6 +13,9 @@ enum { N_PARTS_TO_DUMP = sizeof part / sizeof *part };
 static int print_section(const Plan *p, const char *name, const char *path, Err *e)
 {
         const Section *s = plan_find(p, name);
+        if (!s && !strcmp(name, "choices"))
+                return err_set(e, TGC_BAD_FILE, "%s: no tiles were chosen for this plan; `tgc tune` measures them on a GPU",
+                               path);
         if (!s)
                 return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, name);
         fwrite(s->data, 1, s->size, stdout);

@@ -196,8 +196,8 @@ static int refuse_model_options(const Args *a, const char *path, Err *e)
                                           O_TUNED, O_DOCUMENTS };
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 if (opt_set(a, fixed[i]))
-                        return err_set(e, TGC_USAGE, "%s is compiled already: --%s belongs to `tgc compile`", path,
-                                       option_info[fixed[i]].name);
+                        return err_set(e, TGC_USAGE, "%s is compiled already: give --%s with the model that it was made of",
+                                       path, option_info[fixed[i]].name);
         return TGC_OK;
 }
 

@@ -75,10 +75,10 @@ static Node *input(Graph *g, const char *name)
         return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
 }
 
-void model_finish(Model *m)
+void model_finish(Model *m, const char *file)
 {
         Graph *g = m->graph;
-        Loc where = { g->n_nodes > 1 ? NODE(g, 1)->loc.file : m->name, 0, 0 };
+        Loc where = { file ? file : g->n_nodes > 1 ? NODE(g, 1)->loc.file : m->name, 0, 0 };
         Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss");
         char t[256];
         for (Ref r = 1; r < g->n_nodes; r++) {

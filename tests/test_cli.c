@@ -568,6 +568,10 @@ TEST(plan_mistakes)
         EXPECT(line, TGC_USAGE, "id 50 is outside the vocabulary, 0 to 49");
         snprintf(line, sizeof line, "run %s --prompt-ids 1 -D n_layer=2", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "is compiled already");
+        snprintf(line, sizeof line, "compile %s -D n_layer=2 -o %s", scratch("m.plan"), scratch("x.plan"));
+        EXPECT(line, TGC_USAGE, "m.plan is compiled already: give --define with the model that it was made of");
+        snprintf(line, sizeof line, "dump %s --choices", scratch("m.plan"));
+        EXPECT(line, TGC_BAD_FILE, "`tgc tune` measures them");
         snprintf(line, sizeof line, "dump %s --cuda --kernel k999", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "no kernel k999");
         snprintf(line, sizeof line, "compile " MODEL " -D n_lager=2 -o %s", scratch("m.plan"));

@@ -680,7 +680,7 @@ TEST_FAMILIES(merged_linears_keep_values)
         arena_free(m->arena);           /* the model stands in its graph's arena */
         m = arena_alloc(h->arena, sizeof *m);
         *m = (Model){ .arena = h->arena, .graph = h, .name = "m", .meta = "" };
-        model_finish(m);
+        model_finish(m, NULL);
         int before = count_op(h, OP_MATMUL);
         merge_linears(m, tmp);
         verify(h, "merge_linears");

@@ -179,6 +179,15 @@ TEST(json_errors)
         model_free(m);
 }
 
+/* Nodes may come from a Lua file; what is wrong with the whole is of the JSON file. */
+TEST(json_without_outputs)
+{
+        char msg[2048] = "";
+        CHECK(!from_json("{\"tgc_graph\":1,\"nodes\":[\n"
+                         "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"loc\":\"gpt.lua:1\"}],\"outputs\":{}}", msg));
+        CHECK_MSG(!strncmp(msg, ": error: the model returns neither", 34), "%s", msg);          /* after ".json" */
+}
+
 /* Every prefix and many single-byte changes of a real file: an error or a model, never a crash. */
 TEST(json_damaged)
 {

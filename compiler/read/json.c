@@ -379,7 +379,7 @@ static void read_root(File *f, const cJSON *o, const char *text)
                         if (strncmp(s, "meta ", 5) || !strchr(s, '\n'))
                                 error_at(place(f, 0), "\"meta\" is lines that begin with the word meta");
         }
-        model_finish(f->m);
+        model_finish(f->m, f->path);
 }
 
 Model *read_json_text(const char *text, size_t n, const char *name)

@@ -358,7 +358,7 @@ static Model *read_model(Reader *r)
                 sandbox_close(r);
                 if (!r->msg[0]) {
                         take_meta(r);
-                        model_finish(m);
+                        model_finish(m, NULL);
                 }
                 diag_end(&d);
         } else {

@@ -160,8 +160,8 @@ static int prompt_too_long(const Gen *r, int ctx, int asked, Err *e)
                 return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", r->n, asked);
         if (*rows != '0' && atoi(rows) <= ctx)
                 return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d, and the model has no "
-                               "positions beyond; shorten the prompt, or take a model with more of them (gpt.lua: "
-                               "-D ctx=%d)", r->n, ctx, r->n);
+                               "positions beyond; shorten the prompt, or compile a model with more of them (one in "
+                               "Lua: -D ctx=%d)", r->n, ctx, r->n);
         return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a larger "
                        "--ctx-size", r->n, ctx);
 }

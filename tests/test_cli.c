@@ -585,7 +585,7 @@ TEST(plan_mistakes)
         snprintf(line, sizeof line, "compile gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=9 -D ctx=4 -o %s", scratch("g.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5", scratch("g.plan"));
-        EXPECT(line, TGC_USAGE, "has no positions beyond; shorten the prompt, or take a model with more of them");
+        EXPECT(line, TGC_USAGE, "has no positions beyond; shorten the prompt, or compile a model with more of them");
 }
 
 TEST(same_plan_twice_and_by_json)

@@ -295,11 +295,11 @@ TEST(tuned_plans_on_the_command_line)
         CHECK(!tgc("dump @/a.plan --choices", 0) && !strcmp(out, choices));
         CHECK(!tgc("info @/a.plan", 0) && strstr(out, "tuned      1 product, on Some GPU\n"));
         CHECK(!tgc("info @/plain.plan", 0) && !strstr(out, "tuned"));
-        EXPECT("dump @/plain.plan --choices", TGC_BAD_FILE, "no section choices");
+        EXPECT("dump @/plain.plan --choices", TGC_BAD_FILE, "no tiles were chosen for this plan; `tgc tune`");
         EXPECT("info gpt --tuned @/plain.plan", TGC_BAD_FILE, "`tgc tune` chose no tiles in this plan");
         EXPECT("info gpt --tuned @/none.txt", TGC_IO, "none.txt");
         EXPECT("info gpt --tuned @/c.txt", TGC_USAGE, "none of its 1 choices is of a product of this model");
-        EXPECT("info @/plain.plan --tuned @/c.txt", TGC_USAGE, "--tuned belongs to `tgc compile`");
+        EXPECT("info @/plain.plan --tuned @/c.txt", TGC_USAGE, "give --tuned with the model that it was made of");
 }
 
 TEST(tune_refuses)

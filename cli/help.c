@@ -22,7 +22,7 @@ static const struct { const char *name, *what; } variable[] = {
         { "CUDA_VISIBLE_DEVICES", "GPUs to be seen" },
         { "OMP_NUM_THREADS", "CPU threads, where --threads does not say" },
         { "NO_COLOR", "no colours and no progress bar" },
-        { "CC, CXX", "the compilers of CPU code and of the emulator: programs, without options" }
+        { "CC, CXX", "the compilers of CPU code and of the emulator" }
 };
 #define N_VARIABLES (int)(sizeof variable / sizeof *variable)
 

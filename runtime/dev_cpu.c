@@ -34,6 +34,7 @@ static void object_key(const HostCc *cc, const Pack *units, const Pack *headers,
         host_cpu_key(cpu);
         cache_key_begin(&k);
         cache_key_text(&k, "cpu 1");
+        cache_key_text(&k, cc->command);
         cache_key_text(&k, cc->version);
         cache_key_text(&k, cpu);
         for (int i = 0; flags[i]; i++)

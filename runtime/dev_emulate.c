@@ -60,6 +60,7 @@ static void unit_key(const Build *x, int i, char hex[33])
         host_cpu_key(cpu);
         cache_key_begin(&k);
         cache_key_text(&k, "emulate 1");
+        cache_key_text(&k, x->cc->command);
         cache_key_text(&k, x->cc->version);
         cache_key_text(&k, cpu);
         for (int j = 0; x->b.flag[j]; j++)

@@ -141,12 +141,29 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         return started && WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
 }
 
-static bool try_compiler(HostCc *cc, const char *name)
+typedef char Words[sizeof ((HostCc *)0)->command];
+enum { MAX_WORDS = 8 };
+
+/* The words of a command, cut in `words`, as the first of argv; how many.  No quotes: make has none either. */
+static int put_command(char **argv, const char *command, Words words)
 {
-        char log[1024], *argv[] = { (char *)name, "--version", 0 };
-        if (strlen(name) >= sizeof cc->path || child_run(argv, 0, log, sizeof log))
+        char *rest;
+        int n = 0;
+        snprintf(words, sizeof(Words), "%s", command);
+        for (char *w = strtok_r(words, " \t", &rest); w && n < MAX_WORDS; w = strtok_r(NULL, " \t", &rest))
+                argv[n++] = w;
+        return n;
+}
+
+static bool try_compiler(HostCc *cc, const char *command)
+{
+        char log[1024], *argv[MAX_WORDS + 2] = { 0 };
+        Words words;
+        int n = strlen(command) < sizeof words ? put_command(argv, command, words) : 0;
+        argv[n] = "--version";
+        if (!n || child_run(argv, 0, log, sizeof log))
                 return false;
-        snprintf(cc->path, sizeof cc->path, "%s", name);
+        snprintf(cc->command, sizeof cc->command, "%s", command);
         snprintf(cc->version, sizeof cc->version, "%.*s", (int)strcspn(log, "\n"), log);
         return true;
 }
@@ -159,9 +176,8 @@ int host_cc_find(HostCc *cc, int cxx, Err *e)
         *cc = (HostCc){ .cxx = cxx };
         if (own && *own)
                 return try_compiler(cc, own) ? TGC_OK
-                     : err_set(e, TGC_NO_DEVICE, "%s=%.200s: `%.200s --version` does not run; %s", var, own, own,
-                               strchr(own, ' ') ? "it takes the name of a program, without options"
-                                                : "name a compiler that does, or unset it");
+                     : err_set(e, TGC_NO_DEVICE, "%s=%.200s: `%.200s --version` does not run; name a compiler that does, or "
+                               "unset it", var, own, own);
         for (int i = 0; i < 3; i++)
                 if (try_compiler(cc, cxx ? cxx_names[i] : c_names[i]))
                         return TGC_OK;
@@ -194,11 +210,11 @@ static void compile_unit(void *ctx, int i)
 {
         Job *j = ctx;
         char source[640], include[640], *argv[MAX_ARGV];
-        int n = 0;
+        Words words;
+        int n = put_command(argv, j->cc->command, words);
 
         snprintf(source, sizeof source, "%.500s/%.96s%s", j->dir, j->unit[i].name, j->b->suffix);
         snprintf(include, sizeof include, "-I%.500s", j->dir);
-        argv[n++] = (char *)j->cc->path;
         for (const char *const *f = j->b->flag; *f && n < MAX_ARGV - 10; f++)
                 argv[n++] = (char *)*f;
         argv[n++] = include;
@@ -214,11 +230,11 @@ static void compile_unit(void *ctx, int i)
 
 static int link_objects(const Job *j, int n, char *target, char *log)
 {
-        int k = 0;
+        Words words;
         char **argv = calloc((size_t)n + MAX_ARGV, sizeof *argv);
         if (!argv)
                 return -1;
-        argv[k++] = (char *)j->cc->path;
+        int k = put_command(argv, j->cc->command, words);
         for (const char *const *f = j->b->flag; *f && k < MAX_ARGV - 10; f++)
                 if (strcmp(*f, "-include") == 0)
                         f++;
@@ -266,11 +282,11 @@ static int report_failure(const Job *j, int n, Err *e)
                 if (j->status[i] == 0)
                         continue;
                 if (j->status[i] < 0)
-                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->path,
+                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->command,
                                        j->unit[i].name);
                 snprintf(name, sizeof name, "%s%s", j->unit[i].name, j->b->suffix);
                 keep_source(name, j->unit[i].data, j->unit[i].size, path, sizeof path);
-                return err_set(e, TGC_NO_DEVICE, "%s refuses unit %s of %s (source kept in %s):\n%.*s", j->cc->path,
+                return err_set(e, TGC_NO_DEVICE, "%s refuses unit %s of %s (source kept in %s):\n%.*s", j->cc->command,
                                j->unit[i].name, j->b->what, *path ? path : "no place", log_head(j->log[i]), j->log[i]);
         }
         return TGC_OK;
@@ -301,7 +317,7 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
                 goto out;
         snprintf(target, sizeof target, "%.500s/all.so", dir);
         if (link_objects(&j, n, target, j.log[0])) {
-                code = err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->path, b->what, log_head(j.log[0]),
+                code = err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command, b->what, log_head(j.log[0]),
                                j.log[0]);
                 goto out;
         }

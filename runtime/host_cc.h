@@ -10,7 +10,7 @@
 #include "plan.h"
 #include "stop.h"
 
-typedef struct HostCc { char path[512]; char version[256]; int cxx; } HostCc;
+typedef struct HostCc { char command[512]; char version[256]; int cxx; } HostCc;      /* command: words, "ccache gcc" */
 
 /* CC or CXX, which must run where it is set; else gcc cc clang or g++ c++ clang++, the first that runs. */
 int  host_cc_find(HostCc *cc, int cxx, Err *e);

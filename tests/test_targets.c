@@ -70,14 +70,16 @@ static int longer(const void *a, const void *b)
  * attention make all gradients at once; of 192 tokens it is whole in shared memory. */
 static void write_kernels(const char *path, int block, const int *documents)
 {
-        static const char *define[] = { "n_layer=1", "vocab=8195" };
+        char ctx[24];
+        const char *define[] = { "n_layer=1", "vocab=8195", ctx };
         static Pack units[MOST], headers[MOST];
-        BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 2,
+        BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 3,
                            .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = block, .block = block,
                            .cuda = true, .documents = documents };
         Pack *u = &units[n_models], *h = &headers[n_models++];
         Plan p = { 0 };
         Err e;
+        snprintf(ctx, sizeof ctx, "ctx=%d", block);
         CHECK_MSG(n_models < MOST && !build_plan(&p, &o, &e) && !plan_add_headers(&p, &e)
                   && !plan_source(&p, "cuda", u, h, &e), "%s: %s", path, e.msg);
         bool second = false;

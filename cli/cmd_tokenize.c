@@ -27,25 +27,57 @@ static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
         return code;
 }
 
-static int to_text(const Tokenizer *tok, const char *in, size_t n, Err *e)
+/* The bytes of k ids, one after the other. */
+static int write_text(FILE *to, const Tokenizer *tok, const int *ids, int k, Err *e)
+{
+        size_t cap = 256, m;
+        char *buf = malloc(cap);
+        for (int i = 0; i < k && buf; i++) {
+                const int before = i ? ids[i - 1] : -1;
+                if ((m = tokenizer_decode(tok, before, ids[i], buf, cap)) > cap) {
+                        char *more = realloc(buf, cap = m);
+                        if (!more)
+                                free(buf);
+                        if ((buf = more))
+                                tokenizer_decode(tok, before, ids[i], buf, cap);
+                }
+                if (buf)
+                        fwrite(buf, 1, m, to);
+        }
+        const bool done = buf;
+        free(buf);
+        return done ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for a token's text");
+}
+
+static int print_text_json(const Tokenizer *tok, const int *ids, int k, Err *e)
+{
+        char *bytes = NULL, *text = NULL;
+        size_t n = 0;
+        FILE *to = open_memstream(&bytes, &n);
+        int code = to ? write_text(to, tok, ids, k, e) : TGC_NO_MEMORY;
+        if (to && fclose(to))
+                code = TGC_NO_MEMORY;
+        if (!code && (text = utf8_clean(bytes, n))) {
+                cJSON *o = cJSON_CreateObject();
+                cJSON_AddStringToObject(o, "text", text);
+                cJSON_AddNumberToObject(o, "tokens", k);
+                cJSON_AddNumberToObject(o, "text_bytes", (double)n);
+                code = json_print(o, e);
+        } else {
+                code = err_set(e, TGC_NO_MEMORY, "no memory for the text of %d tokens", k);
+        }
+        free(text);
+        free(bytes);
+        return code;
+}
+
+static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n, Err *e)
 {
         int *ids, k, code = ids_parse(in, n, tokenizer_vocab(tok), "standard input", &ids, &k, e);
-        size_t cap = 256;
-        char *buf = code ? NULL : malloc(cap);
-        for (int i = 0; i < k && buf; i++) {
-                size_t m = tokenizer_decode(tok, i ? ids[i - 1] : -1, ids[i], buf, cap);
-                if (m > cap) {
-                        char *p = realloc(buf, cap = m);
-                        if (!p)
-                                break;
-                        buf = p;
-                        tokenizer_decode(tok, i ? ids[i - 1] : -1, ids[i], buf, cap);
-                }
-                fwrite(buf, 1, m, stdout);
-        }
-        free(buf);
-        if (!code)
-                free(ids);
+        if (code)
+                return code;
+        code = opt_flag(a, O_JSON) ? print_text_json(tok, ids, k, e) : write_text(stdout, tok, ids, k, e);
+        free(ids);
         return code;
 }
 
@@ -79,7 +111,7 @@ int cmd_tokenize(const Args *a, Err *e)
         if (code)
                 return code;
         if (!(code = read_stdin(&in, &n, e))) {
-                code = opt_flag(a, O_TO_TEXT) ? to_text(tok, in, n, e) : to_ids(a, tok, in, n, e);
+                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, e) : to_ids(a, tok, in, n, e);
                 free(in);
         }
         tokenizer_free(tok);

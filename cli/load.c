@@ -193,7 +193,7 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 static int refuse_model_options(const Args *a, const char *path, Err *e)
 {
         static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS,
-                                          O_TUNED, O_DOCUMENTS };
+                                          O_TUNED, O_DOCUMENTS, O_PRINT_AFTER, O_TIME_PASSES };
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 if (opt_set(a, fixed[i]))
                         return err_set(e, TGC_USAGE, "%s is compiled already: give --%s with the model that it was made of",

@@ -18,6 +18,7 @@
 typedef struct Result { int code; char out[1 << 16], err[1 << 14]; } Result;
 static Result r;
 static char dir[256];                   /* scratch, for all tests of the process */
+static const char *input = "/dev/null"; /* standard input of what is run */
 
 static void slurp(const char *path, char *to, size_t cap)
 {
@@ -64,7 +65,7 @@ static pid_t begin(const char *line)
         fflush(stdout);
         pid_t pid = fork();
         if (!pid) {
-                redirect("/dev/null", 0, O_RDONLY);
+                redirect(input, 0, O_RDONLY);
                 redirect(out, 1, O_CREAT | O_WRONLY | O_TRUNC);
                 redirect(err, 2, O_CREAT | O_WRONLY | O_TRUNC);
                 int code = tgc_main(argc, argv);
@@ -570,6 +571,8 @@ TEST(plan_mistakes)
         EXPECT(line, TGC_USAGE, "is compiled already");
         snprintf(line, sizeof line, "compile %s -D n_layer=2 -o %s", scratch("m.plan"), scratch("x.plan"));
         EXPECT(line, TGC_USAGE, "m.plan is compiled already: give --define with the model that it was made of");
+        snprintf(line, sizeof line, "dump %s --time-passes", scratch("m.plan"));
+        EXPECT(line, TGC_USAGE, "m.plan is compiled already");
         snprintf(line, sizeof line, "dump %s --choices", scratch("m.plan"));
         EXPECT(line, TGC_BAD_FILE, "`tgc tune` measures them");
         snprintf(line, sizeof line, "dump %s --cuda --kernel k999", scratch("m.plan"));
@@ -586,6 +589,22 @@ TEST(plan_mistakes)
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5", scratch("g.plan"));
         EXPECT(line, TGC_USAGE, "has no positions beyond; shorten the prompt, or compile a model with more of them");
+}
+
+TEST(tokenize_both_ways_as_json)
+{
+        char line[2048], from[512];
+        write_file(scratch("abc"), "abc\303\251");
+        snprintf(from, sizeof from, "%s", scratch("stdin"));
+        input = from;
+        write_file(from, "2 0 3 1");
+        snprintf(line, sizeof line, "tokenize char:%s --ids --json", scratch("abc"));
+        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "\"text\":\t\"ca\303\251b\"") && strstr(r.out, "\"tokens\":\t4") &&
+                  strstr(r.out, "\"text_bytes\":\t5"), "%d: %s%s", r.code, r.out, r.err);
+        write_file(from, "ca\303\251b");
+        snprintf(line, sizeof line, "tokenize char:%s --json", scratch("abc"));
+        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "[2, 0, 3, 1]"), "%d: %s%s", r.code, r.out, r.err);
+        input = "/dev/null";
 }
 
 TEST(same_plan_twice_and_by_json)

@@ -639,14 +639,15 @@ TEST_FAMILIES(passes_keep_values)
         graph_free(g);
 }
 
-/* Rows [begin, end) by step of the merged parameter, as the model's map says. */
+/* Rows [begin, end) by step of the merged parameter, or of each of its matrices, as the model's map says. */
 static void fill_by_map(Eval *e, Model *m, Eval *from)
 {
         for (Ref r = 1; r < m->graph->n_nodes; r++) {
                 Node *n = NODE(m->graph, r);
                 if (n->op != OP_PARAM)
                         continue;
-                int64_t count = type_count(&n->type, &SIZES), cols = n->type.rank ? count / n->type.dim[0].n : 1;
+                const int64_t count = type_count(&n->type, &SIZES), experts = n->type.rank == 3 ? n->type.dim[0].n : 1;
+                const int64_t rows = n->type.rank ? n->type.dim[experts > 1].n : 1, cols = count / experts / rows;
                 double *v = calloc((size_t)count, sizeof *v);
                 int64_t filled = 0;
                 for (int i = 0; i < m->n_map; i++) {
@@ -657,9 +658,11 @@ static void fill_by_map(Eval *e, Model *m, Eval *from)
                         snprintf(source, sizeof source, "%s", l->rest + 2);     /* "= NAME: shape" */
                         *strchr(source, ':') = 0;
                         const double *s = eval_leaf(from, source, NULL);
-                        int64_t end = l->end ? l->end : n->type.dim[0].n;
-                        for (int64_t row = l->begin; row < end; row += l->step, s += cols, filled += cols)
-                                memcpy(v + row * cols, s, (size_t)cols * sizeof *v);
+                        long long begin = l->begin, end = l->end ? l->end : rows, step = l->step;
+                        sscanf(l->deeper, "[%lld:%lld:%lld]", &begin, &end, &step);
+                        for (int64_t e0 = 0; e0 < experts; e0++)
+                                for (int64_t row = begin; row < end; row += step, s += cols, filled += cols)
+                                        memcpy(v + (e0 * rows + row) * cols, s, (size_t)cols * sizeof *v);
                 }
                 CHECK_MSG(filled == count, "the map fills %lld of %lld numbers of %%%s", (long long)filled,
                         (long long)count, n->name);

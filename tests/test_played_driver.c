@@ -41,7 +41,7 @@ static void *load_fake_driver(void)
         CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
         free(file);
         snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
-                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.path, dir,
+                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.command, dir,
                  dir);
         CHECK_MSG(!system(command), "%s", command);
         snprintf(path, sizeof path, "%s/libcuda.so.1", dir);

@@ -128,6 +128,8 @@ int oracle_run(Oracle *o, Err *e)
         return TGC_OK;
 }
 
+double oracle_nearest(const Oracle *o) { return eval_nearest(o->eval); }
+
 const double *oracle_output(Oracle *o, const char *name, int64_t *n)
 {
         return graph_out(o->g, name) ? eval_output(o->eval, name, n) : NULL;

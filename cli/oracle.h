@@ -17,6 +17,8 @@ void oracle_free(Oracle *o);                                            /* NULL 
 /* A leaf by name; what the graph does not have is passed over. */
 int  oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e);
 int  oracle_run(Oracle *o, Err *e);
+/* eval_nearest of its graph. */
+double oracle_nearest(const Oracle *o);
 /* NULL: there is none.  The evaluator's memory. */
 const double *oracle_output(Oracle *o, const char *name, int64_t *n);
 const double *oracle_grad(Oracle *o, const char *param, int64_t *n);

@@ -250,9 +250,12 @@ static void run_node(Eval *e, Ref r)
 void eval_run(Eval *e)
 {
         forget(e);
+        e->nearest = 1;
         for (Ref r = 1; r < e->g->n_nodes; r++)
                 run_node(e, r);
 }
+
+double eval_nearest(const Eval *e) { return e->nearest; }
 
 static const double *result(const Val *v, int64_t *n)
 {

@@ -17,6 +17,7 @@ struct Eval {
         Val    (*val)[MAX_OUT];         /* per node, of this run */
         Val     *leaf, *grad;           /* per node: stored leaves; gradients of parameters */
         int64_t  held;                  /* doubles allocated */
+        double   nearest;               /* eval_nearest, of this run */
 };
 
 /* One node being executed. */

@@ -117,6 +117,14 @@ static void largest(Job *j, int64_t k)
                         val[i] = x[best];
                         idx[i] = (double)best;
                 }
+                for (int64_t c = 0; c < C && k; c++) {          /* how far the next one was */
+                        const double by = (val[k - 1] - x[c]) / fabs(val[k - 1]);
+                        bool taken = false;
+                        for (int64_t q = 0; q < k; q++)
+                                taken |= (int64_t)idx[q] == c;
+                        if (!taken && by < j->e->nearest)
+                                j->e->nearest = by;
+                }
         }
 }
 

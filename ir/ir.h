@@ -255,6 +255,9 @@ Eval   *eval_new(Graph *g, const EvalCtx *c);
 void    eval_again(Eval *e, const EvalCtx *c);                                  /* next call: leaves and states stay */
 void    eval_set(Eval *e, const char *leaf, const double *v, int64_t n);        /* copies */
 void    eval_run(Eval *e);
+/* Of the last run: by how much of itself the last value that a top-k chose was above the next, where that was least;
+ * 1: none did. */
+double  eval_nearest(const Eval *e);
 /* What the last eval_run computed, until the next one; NULL if there is none. */
 const double *eval_get(Eval *e, Ref r, int item, int64_t *n);
 const double *eval_output(Eval *e, const char *name, int64_t *n);

@@ -647,6 +647,10 @@ TEST(check_command)
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s",
                   r.code, r.err);
+        CHECK(!strstr(r.err, "an expert"));
+        snprintf(line, sizeof line, "check moe -D vocab=37 -D ctx=16 -D n_layer=1 -D n_embd=16 -D n_head=2 -D n_kv_head=2 "
+                 "-D head_dim=8 -D n_ff=16 -D n_expert=8 --dtype bf16 --device cpu --tolerance 1e-12");
+        EXPECT(line, TGC_CHECK_FAILED, "of its probability, and 16 bits may choose the next one");
 }
 
 /* A window of training may be longer than the context of what is run, where no table of positions ends. */

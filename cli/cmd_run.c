@@ -11,7 +11,8 @@ typedef struct Gen {
         Tokenizer  *tok;                /* NULL: ids only */
         int        *ids; int n, n_prompt, cap;
         bool        text;               /* stream it */
-        bool        stopped;            /* at an end-of-text token */
+        const char *stop;               /* why it ended, as --json says it: eos, signal, context, length, non_finite */
+        int         ctx;                /* most tokens that the model can look at here */
         char       *hold; size_t n_hold, cap_hold;      /* text not written yet, or all of it for --json */
         Err        *e;
         int         code;
@@ -75,12 +76,14 @@ static int on_token(void *user, int i, const int *token, int B)
         Gen *r = user;
         (void)i, (void)B;
         if (r->tok && !opt_flag(r->a, O_IGNORE_EOS) && tokenizer_is_eos(r->tok, *token)) {
-                r->stopped = true;
+                r->stop = "eos";
                 return 1;
         }
         if ((r->code = add_id(r, *token)))
                 return 1;
         put_id(r, r->n - 1);
+        if (signal_seen())
+                r->stop = "signal";
         return r->code || signal_seen();
 }
 
@@ -176,6 +179,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         if (r->n > ctx)
                 return prompt_too_long(r, ctx, asked, e);
         r->n_prompt = r->n;
+        r->ctx = ctx;
         double t = clock_s();
         if ((code = session_prefill(s, r->ids, 1, r->n, e)) || (code = session_sync(s, e)))
                 return code;
@@ -184,13 +188,15 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
                 put_id(r, i);
         t = clock_s();
         int room = ctx - r->n + 1;
-        if (most < 0 || most > room)
+        bool fills = most < 0 || most > room;
+        if (fills)
                 most = room;
-        if (most > 0 && !r->code) {
+        if (most > 0 && !r->code)
                 code = session_decode(s, how, most, on_token, r, e);
-                if (code == TGC_USAGE && r->n >= ctx)
-                        code = TGC_OK;          /* the context is full: what was asked for with -1 */
-        }
+        if (code == TGC_NON_FINITE)
+                r->stop = "non_finite";
+        if (!r->stop)
+                r->stop = fills ? "context" : "length";
         c->decode = clock_s() - t;
         return code ? code : r->code;
 }
@@ -214,7 +220,8 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(r->ids, r->n));
         cJSON_AddNumberToObject(o, "prompt_tokens", r->n_prompt);
         cJSON_AddNumberToObject(o, "generated_tokens", n);
-        cJSON_AddStringToObject(o, "stopped_by", r->stopped ? "eos" : signal_seen() ? "signal" : "length");
+        cJSON_AddStringToObject(o, "stopped_by", r->stop);
+        cJSON_AddNumberToObject(o, "context_tokens", r->ctx);
         cJSON_AddNumberToObject(o, "seed", (double)seed);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
         cJSON_AddNumberToObject(o, "load_s", c->load);
@@ -240,7 +247,9 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
         fflush(stdout);
         say(&talk, "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
             dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt - 1, c->prompt), n, rate(n, c->decode),
-            r->stopped ? ", end of text" : "");
+            !strcmp(r->stop, "eos") ? ", end of text" : "");
+        if (!strcmp(r->stop, "context"))
+                say(&talk, "context full (%d tokens)\n", r->ctx);
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
                 say(&talk, "seed %llu\n", (unsigned long long)seed);
         return out_done(e);
@@ -268,6 +277,8 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         code = generate(r, s, &how, &c, e);
         if (!code)
                 code = report(r, &c, s, seed, e);
+        else if (code == TGC_NON_FINITE)        /* what was said before it stands */
+                report(r, &c, s, seed, NULL);
         session_close(s);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
 }

@@ -149,6 +149,7 @@ typedef struct Decode {
         void *ids, *next;
         int  *history;                  /* (cap, g->B) on the device, or NULL */
         int   cap;
+        bool  aside;                    /* the history has room for every step under way */
         TokenFn *fn;
         void *user;
         int  first;                     /* position of the first sampled token */
@@ -162,6 +163,11 @@ static int deliver(Decode *x, int i, Err *e)
         Session *s = x->s;
         int token[TGC_MAX_BATCH];
         int code = dev_fetched(s->d, i % DEV_FETCH_SLOTS, token, (size_t)s->B * sizeof *token, e);
+        for (int b = 0; b < s->B && !code; b++)
+                if (token[b] < 0 && x->history)         /* how the sampler says it */
+                        code = err_set(e, TGC_NON_FINITE, "the logits after %d tokens are not finite, so there is no next "
+                                       "token; `tgc check` tells whether the weights or the kernels are to blame",
+                                       x->first + i);
         if (!code)
                 code = check_ids(s, token, (size_t)s->B, 0)
                      ? err_set(e, TGC_FAIL, "the sampler returned a token outside the vocabulary") : TGC_OK;
@@ -186,7 +192,7 @@ static int queue_step(Decode *x, int i, Err *e)
         const void *token = x->history ? x->history + (size_t)((x->first + i) % x->cap) * (size_t)x->g->B : x->next;
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
-                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->history != 0, e);
+                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->aside, e);
         if (!code && x->ids != x->next)
                 code = dev_copy(s->d, x->ids, x->next, bytes, e);
         return code;
@@ -199,7 +205,7 @@ enum { AHEAD = 3 };
  * host; the steps too many after a stop only write where the next tokens will. */
 static int decode_steps(Decode *x, int n, Err *e)
 {
-        int lag = dev_host_memory(x->s->d) ? 0 : x->history ? AHEAD : 1, queued = 0, code = TGC_OK;
+        int lag = dev_host_memory(x->s->d) ? 0 : x->aside ? AHEAD : 1, queued = 0, code = TGC_OK;
         while (x->delivered < n && !x->stop && !code) {
                 if (queued < n)
                         code = queue_step(x, queued++, e);
@@ -230,8 +236,9 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
             || (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
         const Io *history = prog_io(g, "history");
-        if (history && (x.cap = (int)(expr_eval(history->shape, g->B, g->T) / g->B)) > DEV_FETCH_SLOTS)
+        if (history && (x.cap = (int)(expr_eval(history->shape, g->B, g->T) / g->B)) > 0)
                 x.history = (int *)ref_mem(s, history->at);
+        x.aside = x.history && x.cap > DEV_FETCH_SLOTS;
         if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE, "program %s: ids and next must hold an i32 per sequence", g->name);
         s->rt.temp = how->temp;

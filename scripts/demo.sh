@@ -5,9 +5,9 @@ tgc=$1
 plan=$(dirname "$tgc")/shakespeare.plan
 echo "+ tgc compile examples/shakespeare -o $plan"
 "$tgc" compile examples/shakespeare -o "$plan"
-echo "+ tgc run $plan -p 'ROMEO:' -n 300 --device cpu"
-"$tgc" run "$plan" -p 'ROMEO:' -n 300 -s 1 --device cpu
+echo "+ tgc run $plan -p 'ROMEO:' -n 240 --device cpu"
+"$tgc" run "$plan" -p 'ROMEO:' -n 240 -s 1 --device cpu
 if "$tgc" doctor 2>/dev/null | grep -q '^GPU *ok'; then
-        echo "+ tgc run $plan -p 'ROMEO:' -n 300 --device cuda"
-        "$tgc" run "$plan" -p 'ROMEO:' -n 300 -s 1 --device cuda
+        echo "+ tgc run $plan -p 'ROMEO:' -n 240 --device cuda"
+        "$tgc" run "$plan" -p 'ROMEO:' -n 240 -s 1 --device cuda
 fi

@@ -16,16 +16,28 @@ TGC_INLINE float sample_at(int ty, const void *x, long i)
         return v == v ? v : -INFINITY;
 }
 
-/* The largest logit, and the first of that size (0 where all are -inf). */
+/* The largest logit, and the first of that size; not finite where one is NaN or +inf, or all are -inf. */
 TGC_INLINE float sample_max(int ty, const void *x, long at, int V, int *token)
 {
-        Vec most = vec_all(-INFINITY);
+        Vec most = vec_all(-INFINITY), none = vec_all(INFINITY);
+        __typeof__(most < none) less = most < none;     /* all bits set, of each lane */
         float max = -INFINITY;
-        int i = 0;
-        for (; i + TGC_VEC <= V; i += TGC_VEC)
-                most = vec_max(vec_load_ty(ty, x, at + i), most);       /* a NaN is no larger */
-        for (; i < V; i++)
-                max = sample_at(ty, x, at + i) > max ? sample_at(ty, x, at + i) : max;
+        int i = 0, odd = 0;
+        for (; i + TGC_VEC <= V; i += TGC_VEC) {
+                Vec v = vec_load_ty(ty, x, at + i);
+                most = vec_max(v, most);
+                less &= v < none;
+        }
+        for (int k = 0; k < TGC_VEC; k++)
+                odd |= !less[k];
+        for (; i < V; i++) {
+                float v = ty_get(ty, x, at + i);
+                max = v > max ? v : max;
+                odd |= !(v < INFINITY);
+        }
+        *token = 0;
+        if (odd)
+                return INFINITY;
         max = vec_top(vec_max(vec_all(max), most));
         for (i = 0; max > -INFINITY && ty_get(ty, x, at + i) != max; )
                 i++;
@@ -127,8 +139,8 @@ TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, 
 
 /* logits: type ty (B, ld), of the last token of each sequence; overwritten.  hist: int (cap, rows),
  * the tokens so far, position p at hist[p % cap][b].  With S = rt->pos[b] + rt->T, the token
- * for position S goes to next[b] and hist[S % cap][b]; then rt->pos[b] = S, and tile 0 adds 1
- * to rt->n_out.  A tile from rt->B on does nothing. */
+ * for position S goes to next[b] and hist[S % cap][b] (0 and -1 of logits that are not finite);
+ * then rt->pos[b] = S, and tile 0 adds 1 to rt->n_out.  A tile from rt->B on does nothing. */
 TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *hist, int cap, int rows, int *next,
                             long tile)
 {
@@ -139,13 +151,14 @@ TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *h
         hist += tile;
         sample_penalty(rt, ty, logits, at, V, hist, cap, rows, S);
         float max = sample_max(ty, logits, at, V, &token);
-        if (rt->temp > 0.f && max > -INFINITY && max < INFINITY) {
+        int finite = max > -INFINITY && max < INFINITY;
+        if (rt->temp > 0.f && finite) {
                 uint32_t c[4] = { (uint32_t)S, (uint32_t)tile, SAMPLE_ID, 0 };
                 philox(c, rt->seed[0], rt->seed[1]);
                 token = sample_pick(rt, ty, logits, at, V, max, c[0]);
         }
-        next[tile] = token;
-        hist[S % cap * rows] = token;
+        next[tile] = finite ? token : 0;
+        hist[S % cap * rows] = finite ? token : -1;
         rt->pos[tile] = S;
         if (tile == 0)
                 rt->n_out++;

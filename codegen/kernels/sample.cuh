@@ -12,7 +12,9 @@
  *  1. Penalty.  Each distinct token x[i] among the last min(repeat_last_n, S, cap) of hist (negative
  *     repeat_last_n: min(S, cap)): x > 0 ? x / p :
  *     x * p with p = repeat_penalty, rounded to T.  Skipped if p is 1 or the window is empty.
- *  2. M = max x.  If temp <= 0 or M is not finite: the largest x, lowest index on a tie.  Done.
+ *  2. If an x is NaN or +inf, or all are -inf, there is nothing to choose: next[b] is 0, which the steps under way may
+ *     read, and hist[S % cap][b] is -1, which tells the host.  Done.
+ *     M = max x.  If temp <= 0: the largest x, lowest index on a tie.  Done.
  *  3.  weight(d) = (u64)(expf(d) * 2^32), truncated; so anything 22.2 below M has weight 0.
  *     Sums of weights are integers and have no order.
  *  4. top_k in [1, V): t = the k-th largest x; keep x >= t (all of a tie).
@@ -22,7 +24,7 @@
  *  7. w = weight((x - M) / temp) over what is kept, Z their sum, u = first word of Philox at counter
  *     {S, b, SAMPLE_ID, 0} with key rt->seed, r = floor(u * Z / 2^32): the first index, in rising
  *     order, at which the running sum of w exceeds r.
- * NaN counts as -inf.  M itself is always kept, so Z > 0.
+ * M itself is always kept, so Z > 0.
  *
  * tiles: B.  THREADS: 1024, __launch_bounds__(1024, 1).  shared memory: SAMPLE_SMEM. */
 #ifndef TGC_SAMPLE_CUH
@@ -210,12 +212,14 @@ TGC_DEV void sample_penalty(float penalty, int n, T *x, const int *hist, int cap
 }
 
 /* The largest of this thread's logits, the first of equal ones, and where; -infinity and its first place if there are none.
+ * finite: none of them is NaN or +infinity.
  * 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory. */
 template <class T, int V, int THREADS>
-TGC_DEV float sample_most(const T *x, bool wide, int *where)
+TGC_DEV float sample_most(const T *x, bool wide, int *where, bool *finite)
 {
         constexpr int WIDE = 16 / (int)sizeof(T), N = V % WIDE == 0 ? WIDE : 1;
         float most = -INFINITY;
+        bool less = true;
         int at = (int)threadIdx.x * (wide ? N : 1);
         const int first = at;
 #pragma unroll 4
@@ -226,6 +230,7 @@ TGC_DEV float sample_most(const T *x, bool wide, int *where)
                 for (int j = 0; j < N; j++) {
                         at = v[j] > most ? i + j : at;
                         most = v[j] > most ? v[j] : most;
+                        less = less && v[j] < INFINITY;
                 }
         }
 #pragma unroll 8
@@ -233,8 +238,10 @@ TGC_DEV float sample_most(const T *x, bool wide, int *where)
                 const float v = to_float(x[i]);
                 at = v > most ? i : at;
                 most = v > most ? v : most;
+                less = less && v < INFINITY;
         }
         *where = at;
+        *finite = less;
         return most;
 }
 
@@ -288,7 +295,8 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows
         T *x = logits + (long long)tile * ld;
         const bool wide = ld % (16 / (int)sizeof(T)) == 0;
         int at, token;
-        float most = sample_most<T, V, THREADS>(x, wide, &at);
+        bool finite;
+        float most = sample_most<T, V, THREADS>(x, wide, &at, &finite);
         if (tile >= B)
                 return;
         hist += tile;
@@ -296,20 +304,21 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows
                 const int n = S < cap ? S : cap;
                 __syncthreads();
                 sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x, hist, cap, rows, S);
-                most = sample_most<T, V, THREADS>(x, wide, &at);
+                most = sample_most<T, V, THREADS>(x, wide, &at, &finite);
         }
-        const u64 best = at < V ? order_key_at(most, at) : 0;
+        const u64 best = !finite ? ~(u64)0 : at < V ? order_key_at(most, at) : 0;       /* above the key of every number */
         u64 top = block_max_u64<THREADS>(best, (u64 *)smem);
         float max = order_value((unsigned)(top >> 32));
-        token = order_index(top);
-        if (temp > 0.f && max > -INFINITY && max < INFINITY) {
+        finite = max > -INFINITY && max < INFINITY;
+        token = finite ? order_index(top) : 0;
+        if (temp > 0.f && finite) {
                 uint4 r = philox(make_uint4((unsigned)S, (unsigned)tile, SAMPLE_ID, 0), rt->seed[0], rt->seed[1]);
                 token = sample_pick<T, V, THREADS>(rt, x, order_value((unsigned)(best >> 32)), max, r.x, smem);
         }
         __syncthreads();
         if (threadIdx.x == 0) {
                 next[tile] = token;
-                hist[S % cap * rows] = token;
+                hist[S % cap * rows] = finite ? token : -1;
                 rt->pos[tile] = S;
                 if (tile == 0)
                         rt->n_out = n_out + 1;

@@ -130,17 +130,18 @@ static unsigned philox_first(unsigned c0, unsigned c1, unsigned c2, unsigned k0,
         return c[0];
 }
 
-/* sample.cuh's definition by sorting.  x has its penalties already. */
+/* sample.cuh's definition by sorting; -1: nothing to choose.  x has its penalties already. */
 static int sample_reference(const Rt *rt, std::vector<float> x, int S, int b)
 {
         int V = (int)x.size(), top = 0;
-        for (float &v : x)
-                v = v == v ? v : -INFINITY;
-        for (int i = 1; i < V; i++)
+        for (int i = 0; i < V; i++) {
+                if (!(x[i] < INFINITY))
+                        return -1;
                 top = x[i] > x[top] ? i : top;
+        }
         float M = x[top], t = -INFINITY;
         if (rt->temp <= 0 || std::isinf(M))
-                return top;
+                return std::isinf(M) ? -1 : top;
         std::vector<float> sorted = x;
         std::sort(sorted.begin(), sorted.end(), [](float p, float q) { return p > q; });
         if (rt->top_k > 0 && rt->top_k < V)
@@ -170,7 +171,7 @@ static int sample_reference(const Rt *rt, std::vector<float> x, int S, int b)
 }
 
 template <class T, int V>
-static void sample_test(float temp, int top_k, float top_p, float min_p, float penalty, int last_n, float spread)
+static void sample_test(float temp, int top_k, float top_p, float min_p, float penalty, int last_n, float spread, int odd = 0)
 {
         constexpr int B = 3, CAP = 16;
         int ld = V + 3;
@@ -184,7 +185,9 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
         rt->repeat_penalty = penalty, rt->repeat_last_n = last_n;
         rt->pos[0] = 3, rt->pos[1] = 20, rt->pos[2] = 0;
         logits.fill(V + top_k, spread);
-        logits.set(ld + V / 2, NAN);
+        logits.set(ld + V / 2, -INFINITY);
+        if (odd)
+                logits.set(2 * ld + V - 1, odd > 1 ? INFINITY : NAN);
         for (int i = 0; i < B * CAP; i++)
                 hist[i] = i * i % (V + 2) - 1;          /* repeats, and two that are no tokens */
         memcpy((void *)kept.p, (void *)logits.p, logits.n * sizeof(T));
@@ -207,7 +210,7 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
                 for (int i = 0; i < V; i++)
                         x[i] = (float)kept.get((size_t)b * ld + i);
                 int want = sample_reference(rt, x, S, b);
-                CHECK_NEAR(next[b], want, 0, "V %d temp %g top_k %d top_p %g min_p %g sequence %d", V, temp, top_k,
+                CHECK_NEAR(next[b], want < 0 ? 0 : want, 0, "V %d temp %g top_k %d top_p %g min_p %g sequence %d", V, temp, top_k,
                            top_p, min_p, b);
                 CHECK_NEAR(hist[S % CAP * B + b], want, 0, "hist of sequence %d", b);
                 CHECK_NEAR(rt->pos[b], S, 0, "pos of sequence %d", b);
@@ -222,7 +225,8 @@ static void sample_tests()
         sample_test<T, V>(1.f, 0, 1.f, 0.f, 1.f, 0, 2.f);
         sample_test<T, V>(0.8f, 40, 0.95f, 0.05f, 1.1f, 64, 3.f);
         sample_test<T, V>(1.5f, 3, 1.f, 0.f, 1.1f, -1, 1.f);
-        sample_test<T, V>(1.f, 0, 0.9f, 0.f, 1.f, 0, 6.f);
+        sample_test<T, V>(1.f, 0, 0.9f, 0.f, 1.f, 0, 6.f, 1);
+        sample_test<T, V>(0.f, 0, 1.f, 0.f, 1.2f, 8, 3.f, 2);
         sample_test<T, V>(1.f, 0, 0.9f, 0.f, 1.f, 0, 0.1f);
         sample_test<T, V>(2.f, 0, 1.f, 0.2f, 1.f, 0, 3.f);
         sample_test<T, V>(1.f, V - 1, 0.f, 0.f, 1.f, 0, 3.f);

@@ -1,0 +1,117 @@
+#!/bin/bash
+# test_silent.sh: what must not pass without a word: logits that are not finite, a context that is full, weights that
+# are missing or that nothing uses.
+set -u
+TGC=$(readlink -f "${TGC:-build/tgc}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-silent-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
+unset TGC_DEVICE TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# try CODE WORDS COMMAND...: "" or what is wrong; WORDS is a regular expression for the message
+try() {
+        local want=$1 words=$2 rc
+        shift 2
+        timeout -k 2 60 "$@" > out 2> err < /dev/null
+        rc=$?
+        if [ $rc -ne "$want" ]; then
+                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
+        elif [ "$words" ] && ! grep -Eq -- "$words" err; then
+                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
+        fi
+}
+
+# tensors FILE NAME:ROWS[:COLS]...: a safetensors file of float32 zeros
+tensors() {
+        local file=$1 head='{' at=0 x name rows cols
+        shift
+        for x; do
+                IFS=: read -r name rows cols <<< "$x"
+                head+="\"$name\":{\"dtype\":\"F32\",\"shape\":[$rows${cols:+,$cols}],"
+                head+="\"data_offsets\":[$at,$((at += rows * ${cols:-1} * 4))]},"
+        done
+        head=${head%,}\}
+        while [ $((${#head} % 8)) -ne 0 ]; do head+=' '; done
+        {
+                printf "\\x$(printf %02x $((${#head} & 255)))\\x$(printf %02x $((${#head} >> 8)))\0\0\0\0\0\0%s" "$head"
+                head -c $at /dev/zero
+        } > "$file"
+}
+
+# poke FILE OFFSET BYTES: BYTES as printf writes them
+poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null; }
+
+cat > tiny.lua <<'LUA'
+local b = require "blocks"
+return {
+        name = "tiny", params = { vocab = 65, ctx = 24, n_embd = 8 },
+        graph = function(p)
+                local ids, targets = b.inputs()
+                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
+                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
+                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+        end,
+}
+LUA
+tensors zero.st tok.weight:65:8 head.weight:65:8
+data=$(($(stat -c %s zero.st) - 2 * 2080))              # of tok.weight; head.weight follows
+"$TGC" compile tiny.lua --weights zero.st -o zero.plan --mode infer -q 2> err || { echo "not ok set_up: $(cat err)"; exit 1; }
+compiler=
+"$TGC" run zero.plan --prompt-ids 1 -n 1 --device cpu > /dev/null 2>&1 && compiler=yes
+
+# ---- logits that are not finite ----
+
+# One NaN in the head is one logit; a token of +inf makes all of them so where the head is 1.
+cp zero.st nan.st
+poke nan.st $((data + 2080 + 7 * 32)) '\0\0\300\177'
+cp zero.st inf.st
+poke inf.st $((data + 2 * 32)) '\0\0\200\177'
+for i in $(seq 0 64); do poke inf.st $((data + 2080 + i * 32)) '\0\0\200\077'; done
+for w in nan inf; do "$TGC" compile tiny.lua --weights $w.st -o $w.plan --mode infer -q; done
+
+not_finite() {          # DEVICE
+        local w t p
+        for w in nan inf; do
+                for t in 0 0.8; do
+                        p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 --temp $t -s 1 -n 20 --device "$1")
+                        [ -z "$p" ] || { echo "$p"; return; }
+                done
+                p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 -n 20 --json --device "$1")
+                [ -z "$p" ] && ! grep -q '"stopped_by":.*"non_finite"' out && p="no stopped_by in $(cat out)"
+                [ -z "$p" ] || { echo "$p"; return; }
+        done
+        try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 3 --device "$1"
+}
+if [ "$compiler" ]; then
+        say nan_and_infinite_logits_on_cpu "$(not_finite cpu)"
+        say nan_and_infinite_logits_emulated "$(not_finite emulate)"
+else
+        echo "skip nan_and_infinite_logits: no C compiler"
+fi
+
+# ---- a context that is full ----
+
+context_full() {
+        local p n
+        for n in 300 -1; do
+                p=$(try 0 'context full \(24 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n $n --device cpu)
+                [ -z "$p" ] || { echo "$p"; return; }
+        done
+        p=$(try 0 'context full \(10 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n 11 -c 10 --device cpu)
+        [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 300 --json --device cpu)
+        [ -z "$p" ] && ! grep -q '"stopped_by":.*"context"' out && p="no stopped_by context in $(cat out)"
+        [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 5 --json --device cpu)
+        [ -z "$p" ] && ! grep -q '"stopped_by":.*"length"' out && p="no stopped_by length in $(cat out)"
+        [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 23 --device cpu)
+        [ -z "$p" ] && grep -q 'context full' err && p="23 tokens after 2 fit a context of 24: $(cat err)"
+        echo "$p"
+}
+if [ "$compiler" ]; then say a_full_context_is_said "$(context_full)"; else echo "skip a_full_context_is_said: no C compiler"; fi
+
+exit $failed

@@ -1,502 +1,53 @@
-/* cmd_check.c: tgc check: every program of the plan against the reference.
- *
- * Weights are the initial ones with noise added, so that no bias is zero and no
- * gain is one.  An error is the largest difference, over the largest value of the
- * reference; gradients that are nearly nothing beside the others count against a
- * hundredth of the largest gradient (a key's bias has no gradient at all). */
-#include <math.h>
-#include <stdlib.h>
+/* cmd_check.c: tgc check: every program of the plan against the reference (check.c), a line each. */
 #include <string.h>
-#include "../runtime/ck_tensor.h"
-#include "oracle.h"
+#include "check.h"
 #include "work.h"
 
-typedef struct Check {
-        const Args *a;
-        Session    *s;
-        const Manifest *m;
-        const Section *ir;
-        double      tolerance;
-        double     *x;                  /* one parameter, double */
-        float      *f;                  /* and float */
-        float      *before;             /* all of them, as the optimiser has them */
-        int         bad, compared;
-        double      nearest;            /* oracle_nearest, of all that were asked */
-        cJSON      *list;               /* for --json, else NULL */
-} Check;
-
-/* The reference is slow: beyond this many operations it is not asked. */
-static const double MAX_WORK = 4e12;
-
-/* Numbers without a pattern, the same everywhere. */
-static uint64_t hash(uint64_t x)
+/* The list for --json, or NULL: lines. */
+static void show(void *list, const char *program, const char *what, double err, bool ok)
 {
-        x = (x ^ x >> 31) * 0x7fb5d329728ea185u;
-        x = (x ^ x >> 27) * 0x81dadef4bc2dd44du;
-        return x ^ x >> 33;
-}
-
-static void result(Check *c, const char *program, const char *what, double err, double tolerance)
-{
-        bool ok = err <= tolerance;             /* a NaN is not */
-        c->bad += !ok;
-        c->compared++;
-        if (c->list) {
-                cJSON *o = cJSON_CreateObject();
-                cJSON_AddStringToObject(o, "program", program);
-                cJSON_AddStringToObject(o, "output", what);
-                cJSON_AddNumberToObject(o, "relative_error", err);
-                cJSON_AddBoolToObject(o, "ok", ok);
-                cJSON_AddItemToArray(c->list, o);
-        } else {
+        if (!list) {
                 printf("%-8s %-44s %10.2e  %s\n", program, what, err, ok ? "ok" : "DIFFERS");
+                return;
         }
-}
-
-static double largest(const double *v, int64_t n)
-{
-        double x = 0;
-        for (int64_t i = 0; i < n; i++)
-                x = fabs(v[i]) > x ? fabs(v[i]) : x;
-        return x;
-}
-
-static double rel_error(const float *got, const double *want, int64_t n, double least)
-{
-        double scale = largest(want, n), worst = 0;
-        if (scale < least)
-                scale = least;
-        for (int64_t i = 0; i < n; i++) {
-                double d = fabs((double)got[i] - want[i]);
-                if (!(d <= worst))
-                        worst = d;
-                if (isnan(worst))
-                        return NAN;
-        }
-        return scale > 0 ? worst / scale : worst;
-}
-
-/* ---- the same weights on both sides ---- */
-
-static int disturb(Check *c, uint64_t seed, Err *e)
-{
-        int code = TGC_OK;
-        for (int i = 0; i < c->m->n_params && !code; i++) {
-                uint64_t n = c->m->param[i].count;
-                if ((code = session_param_get(c->s, i, c->f, e)))
-                        break;
-                for (uint64_t k = 0; k < n; k++)
-                        c->f[k] += 0.1f * ((float)(hash(hash(seed + (uint64_t)i) + k) >> 40) / (1 << 24) - 0.5f);
-                code = session_param_set(c->s, i, c->f, e);
-        }
-        return code;
-}
-
-/* What the device computes with: the stored weight, rounded to the plan's dtype. */
-static int give_weights(Check *c, Oracle *o, Err *e)
-{
-        static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
-        int code = TGC_OK;
-        for (int i = 0; i < c->m->n_params && !code; i++) {
-                uint64_t n = c->m->param[i].count;
-                if ((code = session_part_read(c->s, PART_WEIGHT, i, c->x, e)))
-                        break;
-                ck_convert(c->f, CK_F32, c->x, dtype[c->m->dtype], n, 1);
-                for (uint64_t k = 0; k < n; k++)
-                        c->x[k] = c->f[k];
-                code = oracle_set(o, c->m->param[i].name, c->x, (int64_t)n, e);
-        }
-        return code;
-}
-
-static int set_ints(Oracle *o, const char *leaf, const int *v, int n, Err *e)
-{
-        double *x = malloc((size_t)n * sizeof *x);
-        if (!x)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
-        for (int i = 0; i < n; i++)
-                x[i] = v[i];
-        int code = oracle_set(o, leaf, x, n, e);
-        free(x);
-        return code;
-}
-
-/* split: rows are cut into documents, as they are in training. */
-static int set_documents(const Check *c, Oracle *o, const int *ids, int B, int T, bool split, Err *e)
-{
-        int n = B * T * 2, *d = malloc((size_t)n * sizeof *d);
-        if (!d)
-                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B, T);
-        for (int i = 0; i < n; i++)
-                d[i] = i % 2 * T;
-        if (split)
-                session_documents(c->s, ids, B, T, d);
-        int code = set_ints(o, "documents", d, n, e);
-        free(d);
-        return code;
-}
-
-/* An oracle that has run: of a step, of its loss alone (eval), or of texts that are one document each. */
-typedef enum { ASK_STEP, ASK_LOSS, ASK_TEXT } Ask;
-
-static int consult(Check *c, Oracle **o, Ask ask, int B, int T, const int *ids, const int *targets, Err *e)
-{
-        bool grads = ask == ASK_STEP;
-        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, e);
-        if (code || (code = give_weights(c, *o, e)) || (code = set_ints(*o, "ids", ids, B * T, e)))
-                return code;
-        if ((code = set_ints(*o, "targets", targets, B * T, e))
-            || (code = set_documents(c, *o, ids, B, T, ask != ASK_TEXT, e)))
-                return code;
-        if (!(code = oracle_run(*o, e)) && oracle_nearest(*o) < c->nearest)
-                c->nearest = oracle_nearest(*o);
-        return code;
-}
-
-static int random_ids(const Check *c, int n, uint64_t seed, int **ids, Err *e)
-{
-        *ids = malloc((size_t)n * sizeof **ids);
-        if (!*ids)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
-        for (int i = 0; i < n; i++)
-                (*ids)[i] = (int)(hash(seed * 1000003 + (uint64_t)i) % (uint64_t)c->m->vocab);
-        for (int i = 0; c->m->documents >= 0 && i < n; i++)             /* documents of a few tokens, and long ones */
-                if (i / 160 % 2 == 0 && hash(seed + (uint64_t)i) % 8 == 0)
-                        (*ids)[i] = c->m->documents;
-        return TGC_OK;
-}
-
-/* ---- training ---- */
-
-static int check_grads(Check *c, Oracle *o, Err *e)
-{
-        double most = 0;
-        int64_t n;
-        int code = TGC_OK;
-        for (int i = 0; i < c->m->n_params; i++) {
-                const double *g = oracle_grad(o, c->m->param[i].name, &n);
-                double x = g ? largest(g, n) : 0;
-                most = x > most ? x : most;
-        }
-        for (int i = 0; i < c->m->n_params && !code; i++) {
-                const Param *p = &c->m->param[i];
-                const double *g = oracle_grad(o, p->name, &n);
-                char what[64];
-                if (!p->trainable || !g || (uint64_t)n != p->count)
-                        continue;
-                if (!(code = session_part_read(c->s, PART_GRAD, i, c->f, e))) {
-                        snprintf(what, sizeof what, "d %.60s", p->name);
-                        result(c, "step", what, rel_error(c->f, g, n, most * 0.01), c->tolerance);
-                }
-        }
-        return code;
-}
-
-static void check_loss(Check *c, Oracle *o, const char *program, const char *name, double got)
-{
-        int64_t n;
-        const double *ce = strcmp(name, "loss") ? NULL : oracle_output(o, "ce", &n);
-        const double *want = ce ? ce : oracle_output(o, name, &n);
-        float x = (float)got;
-        if (want && n == 1)
-                result(c, program, name, rel_error(&x, want, 1, 0.01), c->tolerance);
-}
-
-/* What the optimiser works on. */
-static Part master(const Check *c) { return session_has_part(c->s, PART_MASTER) ? PART_MASTER : PART_WEIGHT; }
-
-static int remember(Check *c, Err *e)
-{
-        int code = TGC_OK;
-        c->before = malloc((c->m->n_all + 1) * sizeof *c->before);
-        if (!c->before)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %llu parameters", (unsigned long long)c->m->n_all);
-        for (int i = 0; i < c->m->n_params && !code; i++)
-                if (c->m->param[i].trainable)
-                        code = session_part_read(c->s, master(c), i, c->before + c->m->param[i].offset, e);
-        return code;
-}
-
-/* AdamW's first step and the norm, from the device's own gradients; the step's error is in learning rates. */
-static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
-{
-        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
-        int code = TGC_OK;
-        for (int i = 0; i < c->m->n_params && !code; i++) {
-                const Param *p = &c->m->param[i];
-                const float *old = c->before + p->offset;
-                float *g = (float *)c->x;               /* a double's room each */
-                if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e))
-                    || (code = session_part_read(c->s, master(c), i, c->f, e)))
-                        continue;
-                for (uint64_t k = 0; k < p->count; k++) {
-                        double d = scale * g[k], keep = p->offset + k < c->m->n_decay ? 1 - in->lr * in->weight_decay : 1;
-                        squares += (double)g[k] * g[k];
-                        double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps), err = fabs(c->f[k] - want) / in->lr;
-                        if (!(err <= worst))
-                                worst = err;
-                }
-        }
-        if (!code) {
-                result(c, "update", "gradient norm", fabs(norm / sqrt(squares) - 1), 1e-5);
-                result(c, "update", "parameters", worst, 1e-3);
-        }
-        return code;
-}
-
-static int check_step(Check *c, uint64_t seed, Err *e)
-{
-        const Prog *p = program_find(session_program(c->s), "step");
-        int B = p->B, T = p->T, *ids = NULL, *targets = NULL;
-        double loss;
-        uint64_t counted;
-        TrainResult r;
-        Oracle *o = NULL;
-        if (6.0 * (double)c->m->n_all * B * T > MAX_WORK)
-                return err_set(e, TGC_USAGE, "check: a step of %d x %d tokens is too much for the reference; give "
-                               "the model, "
-                               "which is then compiled small, or compile with --batch-size 2 --block-size 16", B, T);
-        int code = random_ids(c, B * T, seed, &ids, e);
-        if (!code)
-                code = random_ids(c, B * T, seed + 1, &targets, e);
-        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
-                .eps = 1e-8, .lr = 0.01, .weight_decay = 0.1, .clip = 0.5 };
-        if (!code && !(code = remember(c, e)) && !(code = consult(c, &o, ASK_STEP, B, T, ids, targets, e))
-            && !(code = session_train_step(c->s, &in, &r, e))) {
-                check_loss(c, o, "step", "loss", r.loss);
-                check_loss(c, o, "step", "aux_loss", r.aux_loss);
-                if (!(code = check_grads(c, o, e)))
-                        code = check_update(c, &in, r.grad_norm, e);
-        }
-        oracle_free(o);
-        o = NULL;
-        if (!code && session_has(c->s, "eval") && !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e))
-            && !(code = consult(c, &o, ASK_LOSS, B, T, ids, targets, e)))
-                check_loss(c, o, "eval", "loss", loss);
-        oracle_free(o);
-        free(ids);
-        free(targets);
-        return code;
-}
-
-/* ---- inference ---- */
-
-static int one_token(void *user, int i, const int *token, int B)
-{
-        (void)user, (void)i, (void)token, (void)B;
-        return 1;
-}
-
-static int keep_token(void *user, int i, const int *token, int B)
-{
-        (void)B;
-        ((int *)user)[i] = *token;
-        return 0;
-}
-
-static int keep_tokens(void *user, int i, const int *token, int B)
-{
-        memcpy((int *)user + (size_t)i * (size_t)B, token, (size_t)B * sizeof *token);
-        return 0;
-}
-
-static const Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
-
-/* The logits of the last token, by way of the cache. */
-static int check_decode(Check *c, const double *want, const int *ids, int n, float *logits, Err *e)
-{
-        const char *prog = session_has(c->s, "decode1") ? "decode1" : "decode";
-        int V = c->m->vocab, code = session_reset(c->s, e);
-        if (code || (code = session_prefill(c->s, ids, 1, n, e))
-            || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
-                return code;
-        if ((code = session_read(c->s, prog, "logits", logits, (size_t)V * sizeof *logits, e)))
-                return code;
-        result(c, "decode", "logits", rel_error(logits, want + (int64_t)(n - 1) * V, V, 0), c->tolerance);
-        return TGC_OK;
-}
-
-/* Texts that differ, decoded side by side: the logits after the last of what the device said itself. */
-static int check_batch(Check *c, const char *prog, int B, uint64_t seed, Err *e)
-{
-        enum { PROMPT = 5, SAID = 3, N = PROMPT + SAID - 1 };
-        int V = c->m->vocab, said[SAID * TGC_MAX_BATCH], *ids = NULL, *text = NULL, code;
-        float *logits = malloc((size_t)B * (size_t)V * sizeof *logits);
-        const double *want;
-        double worst = 0;
-        int64_t n;
-        Oracle *o = NULL;
-        if (!logits || !(text = malloc((size_t)B * N * sizeof *text)))
-                code = err_set(e, TGC_NO_MEMORY, "no memory for %d texts", B);
-        else if (!(code = random_ids(c, B * PROMPT, seed + (uint64_t)B, &ids, e)) && !(code = session_reset(c->s, e)) &&
-                 !(code = session_prefill(c->s, ids, B, PROMPT, e)) &&
-                 !(code = session_decode(c->s, &greedy, SAID, keep_tokens, said, e)))
-                code = session_read(c->s, prog, "logits", logits, (size_t)B * (size_t)V * sizeof *logits, e);
-        for (int b = 0; b < B && !code; b++)
-                for (int t = 0; t < N; t++)
-                        text[b * N + t] = t < PROMPT ? ids[b * PROMPT + t] : said[(t - PROMPT) * B + b];
-        if (!code && !(code = consult(c, &o, ASK_TEXT, B, N, text, text, e)) && (want = oracle_output(o, "logits", &n))) {
-                for (int b = 0; b < B; b++) {
-                        double x = rel_error(logits + (int64_t)b * V, want + ((int64_t)b * N + N - 1) * V, V, 0);
-                        worst = x <= worst ? worst : x;
-                }
-                result(c, prog, "logits", worst, c->tolerance);
-        }
-        oracle_free(o);
-        free(ids);
-        free(text);
-        free(logits);
-        return code;
-}
-
-/* Every decode program for several sequences. */
-static int check_batches(Check *c, uint64_t seed, Err *e)
-{
-        const Program *p = session_program(c->s);
-        int code = TGC_OK;
-        for (int i = 0; i < p->n_progs && !code; i++)
-                if (!strncmp(p->prog[i].name, "decode", 6) && p->prog[i].B > 1)
-                        code = check_batch(c, p->prog[i].name, p->prog[i].B, seed, e);
-        return code;
-}
-
-/* What the device said after each of the last `said` rows of logits is the reference's own choice, or as
- * good as that.  Where two logits are each wrong by up to x the likelier one may lose by 2x, so half of
- * what a choice is short of the best counts as its error.
- * ids (n+1): the prompt and all that was said. */
-static void check_choices(Check *c, const double *want, const int *ids, int n, int said)
-{
-        double scale = largest(want, (int64_t)n * c->m->vocab), worst = 0;
-        int by_margin = 0, distinct = 0;
-        char what[64];
-        for (int t = n - said; t < n; t++) {
-                const double *row = want + (int64_t)t * c->m->vocab;
-                double best = row[0], chosen = row[ids[t + 1]];
-                int again = 0;
-                for (int v = 1; v < c->m->vocab; v++)
-                        best = row[v] > best ? row[v] : best;
-                by_margin += chosen < best;
-                if (!((best - chosen) / 2 <= worst))
-                        worst = (best - chosen) / 2;
-                for (int i = t + 1; i < n && !again; i++)
-                        again = ids[i + 1] == ids[t + 1];
-                distinct += !again;
-        }
-        snprintf(what, sizeof what, "%d greedy tokens, %d kinds, %d by margin", said, distinct, by_margin);
-        result(c, "decode", what, scale > 0 ? worst / scale : worst, c->tolerance);
-}
-
-/* --tokens random ids, and with --greedy what the device says after them: the reference sees it as one
- * text.  The last word is not given back to the model: *ids has n+1 of them. */
-static int make_text(Check *c, uint64_t seed, int **ids, int *n, int *said, Err *e)
-{
-        int prompt = opt_int(c->a, O_TOKENS), ctx = c->m->ctx, code;
-        *said = opt_int(c->a, O_GREEDY);
-        *n = prompt + (*said ? *said - 1 : 0);
-        if (*n > ctx)                           /* --tokens was not given: fits() */
-                *n = ctx;
-        if ((code = random_ids(c, *n + 1, seed, ids, e)) || !*said)
-                return code;
-        if ((code = session_reset(c->s, e)) || (code = session_prefill(c->s, *ids, 1, prompt, e)))
-                return code;
-        return session_decode(c->s, &greedy, *said, keep_token, *ids + prompt, e);
-}
-
-/* What was asked for, before anything is compared.  Of what is said the last is not given back to the model. */
-static int fits(const Check *c, Err *e)
-{
-        int prompt = opt_int(c->a, O_TOKENS), said = opt_int(c->a, O_GREEDY), ctx = c->m->ctx;
-        if (said && prompt + said > ctx)
-                return err_set(e, TGC_USAGE, "check: %d tokens and %d said after them do not fit the context of %d",
-                               prompt, said, ctx);
-        if (opt_set(c->a, O_TOKENS) && prompt > ctx)
-                return err_set(e, TGC_USAGE, "check: --tokens %d: the context is %d", prompt, ctx);
-        return TGC_OK;
-}
-
-static int check_infer(Check *c, uint64_t seed, Err *e)
-{
-        int n, said, *ids = NULL;
-        int64_t count;
-        Oracle *o = NULL;
-        float *logits = NULL;
-        const double *want = NULL;
-        int code = make_text(c, seed, &ids, &n, &said, e);
-        size_t elems = code ? 0 : (size_t)n * (size_t)c->m->vocab;
-        if (!code && !(logits = malloc(elems * sizeof *logits)))
-                code = err_set(e, TGC_NO_MEMORY, "no memory for logits");
-        if (!code && !(code = consult(c, &o, ASK_TEXT, 1, n, ids, ids, e)))
-                want = oracle_output(o, "logits", &count);
-        if (!code && (!want || (size_t)count != elems))
-                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want
-                               ? (long long)count : 0, elems);
-        if (!code && session_has(c->s, "score") && !(code = session_score(c->s, ids, n, logits, NULL, e)))
-                result(c, "score", "logits", rel_error(logits, want, count, 0), c->tolerance);
-        if (!code && !(code = check_decode(c, want, ids, n, logits, e)) && said)
-                check_choices(c, want, ids, n, said);
-        if (!code)
-                code = check_batches(c, seed, e);
-        oracle_free(o);
-        free(logits);
-        free(ids);
-        return code;
-}
-
-/* ---- all ---- */
-
-static int check_all(Check *c, Err *e)
-{
-        static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 }, tf32 = 0.01;
-        uint64_t most = 1, seed = (uint64_t)c->a->v[O_TRAIN_SEED].i;
-        c->m = session_manifest(c->s);
-        const bool rounds = c->m->tf32 && dev_which(session_device(c->s)) != DEV_CPU;
-        c->tolerance = opt_set(c->a, O_TOLERANCE) ? opt_num(c->a, O_TOLERANCE) : rounds ? tf32 : by_dtype[c->m->dtype];
-        for (int i = 0; i < c->m->n_params; i++)
-                most = c->m->param[i].count > most ? c->m->param[i].count : most;
-        c->x = malloc(most * sizeof *c->x);
-        c->f = malloc(most * sizeof *c->f);
-        if (!c->x || !c->f)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements", (unsigned long long)most);
-        int code = fits(c, e);
-        if (!code)
-                code = disturb(c, seed, e);
-        if (!code && session_mode(c->s) & SESSION_TRAIN && session_has(c->s, "step"))
-                code = check_step(c, seed, e);
-        if (!code && session_mode(c->s) & SESSION_INFER && session_has(c->s, "decode"))
-                code = check_infer(c, seed, e);
-        return code;
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "program", program);
+        cJSON_AddStringToObject(o, "output", what);
+        cJSON_AddNumberToObject(o, "relative_error", err);
+        cJSON_AddBoolToObject(o, "ok", ok);
+        cJSON_AddItemToArray(list, o);
 }
 
 /* Mixtures of experts: what was stored in 16 bits, 2^-9 or 2^-12 off, may choose otherwise than the reference. */
-static void say_near(const Check *c, char *out, size_t cap)
+static void say_near(const Session *s, const CheckSum *sum, char *out, size_t cap)
 {
         *out = 0;
-        if (c->m->dtype != STORE_F32 && c->nearest < 0.02)
+        if (session_manifest(s)->dtype != STORE_F32 && sum->nearest < 0.02)
                 snprintf(out, cap, "; an expert was chosen by %.1e of its probability, and 16 bits may choose the next one: "
-                         "--dtype f32 shows whether it is that", c->nearest);
+                         "--dtype f32 shows whether it is that", sum->nearest);
 }
 
-static int report(Check *c, Err *e)
+/* Takes the list. */
+static int report(const Session *s, const CheckSum *sum, cJSON *list, Err *e)
 {
+        const char *device = dev_name(session_device(s));
         char near[200];
         int code = TGC_OK;
-        say_near(c, near, sizeof near);
-        if (c->list) {
+        say_near(s, sum, near, sizeof near);
+        if (list) {
                 cJSON *o = cJSON_CreateObject();
-                cJSON_AddStringToObject(o, "device", dev_name(session_device(c->s)));
-                cJSON_AddNumberToObject(o, "tolerance", c->tolerance);
-                cJSON_AddNumberToObject(o, "differ", c->bad);
-                cJSON_AddNumberToObject(o, "nearest_choice", c->nearest);
-                cJSON_AddItemToObject(o, "results", c->list);
+                cJSON_AddStringToObject(o, "device", device);
+                cJSON_AddNumberToObject(o, "tolerance", sum->tolerance);
+                cJSON_AddNumberToObject(o, "differ", sum->bad);
+                cJSON_AddNumberToObject(o, "nearest_choice", sum->nearest);
+                cJSON_AddItemToObject(o, "results", list);
                 code = json_print(o, e);
-                c->list = NULL;
         } else {
-                printf("%d of %d agree within %g on %s\n", c->compared - c->bad, c->compared, c->tolerance,
-                       dev_name(session_device(c->s)));
+                printf("%d of %d agree within %g on %s\n", sum->compared - sum->bad, sum->compared, sum->tolerance, device);
         }
-        if (!code && c->bad)
+        if (!code && sum->bad)
                 code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than %g%s",
-                               c->bad, c->compared, c->tolerance, near);
+                               sum->bad, sum->compared, sum->tolerance, near);
         return code;
 }
 
@@ -506,6 +57,8 @@ int cmd_check(const Args *a, Err *e)
         Loaded l;
         char path[4400];
         ModelKind kind;
+        Session *s = NULL;
+        CheckSum sum;
         int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
         if (code)
                 return code;
@@ -517,18 +70,21 @@ int cmd_check(const Args *a, Err *e)
         }
         if ((code = load(&l, &small, &(LoadHow){ .no_weights = true, .mode = BUILD_INFER | BUILD_TRAIN }, e)))
                 return code;
-        Check c = { .a = a, .nearest = 1, .ir = plan_find(&l.plan, "ir"), .list = opt_flag(a, O_JSON) ? cJSON_CreateArray() : NULL };
-        if (!c.ir)
+        const CheckOptions o = { .tolerance = opt_set(a, O_TOLERANCE) ? opt_num(a, O_TOLERANCE) : -1, .greedy = opt_int(a, O_GREEDY),
+                                 .tokens = opt_int(a, O_TOKENS), .tokens_given = opt_set(a, O_TOKENS),
+                                 .seed = (uint64_t)a->v[O_TRAIN_SEED].i };
+        const Section *ir = plan_find(&l.plan, "ir");
+        cJSON *list = opt_flag(a, O_JSON) ? cJSON_CreateArray() : NULL;
+        if (!ir)
                 code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with",
                                path);
-        if (!code && !(code = open_session(&c.s, &l.plan, a, 0, (uint64_t)a->v[O_TRAIN_SEED].i, NULL, 0, e))
-            && !(code = check_all(&c, e)))
-                code = report(&c, e);
-        cJSON_Delete(c.list);
-        session_close(c.s);
-        free(c.x);
-        free(c.f);
-        free(c.before);
+        if (!code && !(code = open_session(&s, &l.plan, a, 0, o.seed, NULL, 0, e))
+            && !(code = check_session(s, ir, &o, show, list, &sum, e))) {
+                code = report(s, &sum, list, e);
+                list = NULL;
+        }
+        cJSON_Delete(list);
+        session_close(s);
         loaded_free(&l);
         return code;
 }

@@ -20,12 +20,30 @@ typedef struct CpuDevice {
         void       (*set_threads)(int); /* of the object's own OpenMP; NULL: leave it alone */
 } CpuDevice;
 
-static const char *const flags[] = {
+enum { MAX_FLAGS = 40 };
+
+static const char *const base[] = {
         "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp",
-        "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w", 0
+        "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w"
 };
 
-static void object_key(const HostCc *cc, const Pack *units, const Pack *headers, char hex[33])
+/* The compiler's; those of TGC_CFLAGS come last, and are cut in `own`. */
+typedef struct Flags { const char *flag[MAX_FLAGS]; char own[1024]; } Flags;
+
+static void make_flags(Flags *f)
+{
+        const char *env = getenv("TGC_CFLAGS");
+        char *rest;
+        int n = 0;
+        for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+                f->flag[n++] = base[i];
+        snprintf(f->own, sizeof f->own, "%s", env ? env : "");
+        for (char *s = strtok_r(f->own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
+                f->flag[n++] = s;
+        f->flag[n] = 0;
+}
+
+static void object_key(const HostCc *cc, const char *const *flags, const Pack *units, const Pack *headers, char hex[33])
 {
         CacheKey k;
         char cpu[33];
@@ -51,20 +69,22 @@ static void object_key(const HostCc *cc, const Pack *units, const Pack *headers,
 static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units, int *cached, Err *e)
 {
         HostCc cc;
+        Flags f;
         Pack units, headers;
         char key[33];
         int code = plan_source(plan, "cpu", &units, &headers, e);
 
         if (code)
                 return code;
+        make_flags(&f);
         *n_units = units.n;
         *cached = 0;
         if (!(code = host_cc_find(&cc, 0, e))) {
-                object_key(&cc, &units, &headers, key);
+                object_key(&cc, f.flag, &units, &headers, key);
                 *cached = !no_cache && cache_get(key, so, size);
         }
         if (!code && !*cached) {
-                HostBuild b = { flags, &units, &headers, ".c", "source.cpu", stop };
+                HostBuild b = { f.flag, &units, &headers, ".c", "source.cpu", stop };
                 code = host_cc_build(&cc, &b, 0, units.n, so, size, e);
                 if (!code && !no_cache)
                         cache_put(key, *so, *size);

@@ -92,8 +92,12 @@ typedef struct LoadHow {
         Tokenizer  *tok;                /* already made, or NULL; taken over */
         const char *weights;            /* instead of --weights */
         bool        no_weights;
+        bool        any_weights;        /* what is asked does not depend on them: a folder without is fine */
 } LoadHow;
 
+/* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE where it has them in
+ * a form that tgc does not read.  way_out: the option that does without. */
+int  folder_weights(const char *dir, const char *way_out, bool *there, Err *e);
 int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
 bool is_plan(const char *path);
 int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);

@@ -315,7 +315,7 @@ int cmd_bench(const Args *a, Err *e)
         if (train && (opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
                 return err_set(e, TGC_USAGE, "bench: --train goes alone");
         double t0 = clock_s();
-        int code = load(&l, a, &(LoadHow){ .mode = train ? BUILD_TRAIN : BUILD_INFER }, e);
+        int code = load(&l, a, &(LoadHow){ .mode = train ? BUILD_TRAIN : BUILD_INFER, .any_weights = true }, e);
         if (code)
                 return code;
         b.compile_s = clock_s() - t0;

@@ -97,7 +97,7 @@ int cmd_info(const Args *a, Err *e)
 {
         Loaded l;
         Manifest m;
-        int code = load(&l, a, &(LoadHow){ 0 }, e);
+        int code = load(&l, a, &(LoadHow){ .any_weights = true }, e);
         if (code)
                 return code;
         const Section *s = plan_find(&l.plan, "manifest");

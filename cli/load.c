@@ -236,18 +236,63 @@ static int mode_of(const Args *a, const LoadHow *how, ModelKind kind)
         return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN : BUILD_INFER;
 }
 
+/* Weights by the names that other programs give them; tgc reads none of these. */
+static bool is_foreign_weights(const char *name)
+{
+        static const char *const tail[] = { ".safetensors", ".pth", ".pt", ".h5", ".msgpack", ".gguf" };
+        for (size_t i = 0; i < sizeof tail / sizeof *tail; i++)
+                if (ends(name, tail[i]))
+                        return true;
+        return ends(name, ".bin.index.json") || (!strncmp(name, "pytorch_model", 13) && ends(name, ".bin"));
+}
+
+int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
+{
+        char first[256] = "";
+        struct dirent *x;
+        *there = has(dir, "model.safetensors") || has(dir, "model.safetensors.index.json");
+        DIR *d = *there ? NULL : opendir(dir);
+        while (d && (x = readdir(d)))
+                if (is_foreign_weights(x->d_name) && (!*first || strcmp(x->d_name, first) < 0))
+                        snprintf(first, sizeof first, "%s", x->d_name);
+        if (d)
+                closedir(d);
+        if (*first)
+                return err_set(e, TGC_BAD_FILE, "%s: neither model.safetensors nor model.safetensors.index.json is here; %s "
+                               "cannot be read in their place: save the model as safetensors, or say %s", dir, first, way_out);
+        return TGC_OK;
+}
+
+/* A folder is a checkpoint: it runs on random weights only when that was asked for. */
+static int find_weights(const Loaded *l, const Args *a, const char *path, const LoadHow *how, const char **from, Err *e)
+{
+        bool there, trains = !(mode_of(a, how, l->kind) & BUILD_INFER);
+        int code;
+        *from = how->weights ? how->weights : opt_str(a, O_WEIGHTS);
+        if (how->no_weights || (*from && !strcmp(*from, "random"))) {
+                *from = NULL;
+                return TGC_OK;
+        }
+        if (!*from && l->kind == MODEL_LLAMA2C)
+                *from = path;
+        if (*from || l->kind != MODEL_HF)
+                return TGC_OK;
+        if ((code = folder_weights(path, "--weights random", &there, how->any_weights ? NULL : e)))
+                return how->any_weights ? TGC_OK : code;
+        if (there)
+                *from = path;
+        if (there || trains || how->any_weights)
+                return TGC_OK;
+        return err_set(e, TGC_BAD_FILE, "%s: no weights: neither model.safetensors nor model.safetensors.index.json is here; "
+                       "--weights FILE names others, --weights random does without", path);
+}
+
 static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
-        const char *from = how->weights ? how->weights : opt_str(a, O_WEIGHTS);
+        const char *from;
         Say talk = say_new(a);
-        if (!from && l->kind == MODEL_LLAMA2C)
-                from = path;
-        if (!from && l->kind == MODEL_HF && (has(path, "model.safetensors")
-                                             || has(path, "model.safetensors.index.json")))
-                from = path;
-        if (!from && l->kind == MODEL_HF)
-                say(&talk, "%s: no model.safetensors, so the weights will be random\n", path);
-        return from && !how->no_weights ? weights_import(&l->plan, from, &l->weights, &talk, e) : TGC_OK;
+        int code = find_weights(l, a, path, how, &from, e);
+        return code || !from ? code : weights_import(&l->plan, from, &l->weights, &talk, e);
 }
 
 /* --tuned: a text, or the one in a plan; NULL: there is no such option.  Caller frees. */

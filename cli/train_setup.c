@@ -100,15 +100,6 @@ static int data_tokenizer(const Train *t, ModelKind kind, const char *path, Toke
         return code;
 }
 
-static bool has_weights(const char *dir)
-{
-        char *one = file_join(dir, "model.safetensors"), *many = file_join(dir, "model.safetensors.index.json");
-        bool yes = (one && file_exists(one)) || (many && file_exists(many));
-        free(one);
-        free(many);
-        return yes;
-}
-
 static bool is_own_plan(const Train *t, const char *path)
 {
         char *own = train_path(t, "model.plan");
@@ -124,6 +115,7 @@ static int open_plan(Train *t, Err *e)
         const char *init = opt_str(t->a, O_INIT_FROM);
         char path[4400];
         ModelKind kind;
+        bool there = false;
         Args a = *t->a;
         LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
         int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
@@ -132,10 +124,18 @@ static int open_plan(Train *t, Err *e)
         t->in_place = is_own_plan(t, path);
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
+        if (!init && kind == MODEL_HF && (code = folder_weights(path, "--init_from scratch", &there, e)))
+                return code;
         if ((code = load(&t->l, &a, &how, e)))
                 return code;
-        if (!init && ((kind == MODEL_HF && has_weights(path)) || kind == MODEL_LLAMA2C))
+        if (!init && (there || kind == MODEL_LLAMA2C))
                 init = path;
+        if (!init && kind == MODEL_HF)
+                say(&t->talk, "%s: no weights here, so training begins with random ones\n", path);
+        if (init && !strcmp(init, "scratch")) {
+                plan_remove(&t->l.plan, "weights");
+                init = NULL;
+        }
         if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed, "step add_grads update eval", 0, e)))
                 return code;
         return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;

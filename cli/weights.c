@@ -46,12 +46,8 @@ static size_t arena_size(const Plan *p, const Manifest *m)
         return size;
 }
 
-static void warn_unused(const Say *s, const char *path, const WeightReport *r)
+static void say_absent(const Say *s, const char *path, const WeightReport *r)
 {
-        for (int i = 0; i < r->n_unused && i < 5; i++)
-                say(s, "%s: tensor %s is not used by the model\n", path, r->unused[i]);
-        if (r->n_unused > 5)
-                say(s, "%s: nor are %d more\n", path, r->n_unused - 5);
         for (int i = 0; i < r->n_absent && i < 5; i++)
                 say(s, "%s: has nothing for the parameter %s\n", path, r->absent[i]);
 }
@@ -79,7 +75,7 @@ static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Che
         int code = p ? weight_map_import(map, ck, &set, &report, e)
                      : err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
         if (!code)
-                warn_unused(talk, checkpoint_path(ck), &report);
+                say_absent(talk, checkpoint_path(ck), &report);
         weight_report_free(&report);
         free(place);
         free(p);

@@ -1,6 +1,7 @@
 /* hf_folder.c: a Hugging Face model folder: config.json, and weights in one file
  * or in shards listed by an index {"weight_map": {TENSOR: FILE, ...}}. */
 #include "checkpoint.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "file.h"
@@ -43,6 +44,29 @@ static int check_shard(const Checkpoint *ck, int first, const char *path, const 
         }
         free(name);
         return rc;
+}
+
+/* Every file that the index names, before the first is read. */
+static int all_there(const char *index_path, const char *dir, const Listed *item, int n, Err *e)
+{
+        char list[600] = "";
+        size_t used = 0;
+        int files = 0, missing = 0;
+
+        for (int i = 0; i < n; i++) {
+                char *path;
+                if (i && !strcmp(item[i].file, item[i - 1].file))
+                        continue;
+                if (!(path = file_join(dir, item[i].file)))
+                        return err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+                files++;
+                if (!file_exists(path) && missing++ < 4 && used < sizeof list)
+                        used += (size_t)snprintf(list + used, sizeof list - used, "%s%.140s", used ? ", " : "",
+                                                 item[i].file);
+                free(path);
+        }
+        return missing ? err_set(e, TGC_BAD_FILE, "%s: %d of its %d files %s missing: %s%s", index_path, missing, files,
+                                 missing == 1 ? "is" : "are", list, missing > 4 ? ", ..." : "") : TGC_OK;
 }
 
 static int add_shards(Checkpoint *ck, const char *dir, const Listed *item, int n, Err *e)
@@ -101,8 +125,10 @@ int checkpoint_add_hf_index(Checkpoint *ck, const char *index_path, Err *e)
                 rc = err_set(e, TGC_BAD_FILE, "%s: lists no tensors", index_path);
         if (!rc) {
                 qsort(item, (size_t)n, sizeof *item, by_file_and_tensor);
-                rc = add_shards(ck, dir, item, n, e);
+                rc = all_there(index_path, dir, item, n, e);
         }
+        if (!rc)
+                rc = add_shards(ck, dir, item, n, e);
         free(item);
         cJSON_Delete(json);
         free(dir);

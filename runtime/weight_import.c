@@ -255,29 +255,29 @@ static bool is_ignored(const WeightMap *m, const char *name)
         return false;
 }
 
-static int report_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs, WeightReport *r, Err *e)
+/* A tensor that nothing uses is a part of the model that is left out: another model. */
+static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs, Err *e)
 {
         int n = checkpoint_count(ck);
         bool *used = calloc((size_t)n + 1, 1);
+        Names unused = { 0 };
 
-        r->unused = malloc(((size_t)n + 1) * sizeof *r->unused);
-        if (!used || !r->unused) {
-                free(used);
+        if (!used)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
-        }
         for (int i = 0; i < n_jobs; i++)
                 if (job[i].t)
                         used[job[i].t - checkpoint_at(ck, 0)] = true;
         for (int i = 0; i < n; i++)
                 if (!used[i] && !is_ignored(m, checkpoint_at(ck, i)->name))
-                        r->unused[r->n_unused++] = checkpoint_at(ck, i)->name;
+                        names_add(&unused, checkpoint_at(ck, i)->name);
         free(used);
-        return TGC_OK;
+        return unused.n ? err_set(e, TGC_BAD_FILE, "%s: %d tensor%s that the model does not use: %s; is it of this model?  "
+                                  "(ignore \"GLOB\" in the model file passes over tensors)", checkpoint_path(ck), unused.n,
+                                  unused.n == 1 ? "" : "s", names_text(&unused)) : TGC_OK;
 }
 
 void weight_report_free(WeightReport *r)
 {
-        free(r->unused);
         free(r->absent);
         memset(r, 0, sizeof *r);
 }
@@ -328,7 +328,7 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
         if (!rc)
                 rc = check_all(m, set, job, n_jobs, first, &r, e);
         if (!rc)
-                rc = report_unused(m, ck, job, n_jobs, &r, e);
+                rc = refuse_unused(m, ck, job, n_jobs, e);
         for (int i = 0; i < set->n && !rc; i++)
                 if (first[i + 1] > first[i])
                         rc = import_param(m, set, i, job + first[i], first[i + 1] - first[i], e);

@@ -70,13 +70,13 @@ typedef struct WeightSet {
 
 /* What import found worth a warning.  Names belong to the checkpoint and map. */
 typedef struct WeightReport {
-        const char **unused; int n_unused;      /* tensors that no entry read and no glob ignores */
         const char **absent; int n_absent;      /* parameters left as they were: optional, no tensor */
 } WeightReport;
 void weight_report_free(WeightReport *r);
 
 /* Everything is checked before the first parameter is written: every element of
- * every parameter comes from exactly one entry, shapes agree, types convert.
+ * every parameter comes from exactly one entry, shapes agree, types convert, and
+ * every tensor is read by an entry or ignored by a glob.
  * report may be NULL. */
 int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *params,
                       WeightReport *report, Err *e);

@@ -34,7 +34,6 @@ static Loaded load(Model *m, const char *path)
         CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
         WeightSet set = { .n = l.n, .param = l.p };
         CHECK_MSG(!weight_map_import(map, ck, &set, &report, &err), "%s: %s", path, err.msg);
-        CHECK_MSG(!report.n_unused, "%s: tensor %s is not used", path, report.unused[0]);
         CHECK_MSG(!report.n_absent, "%s: parameter %s was not filled", path, report.absent[0]);
         weight_report_free(&report);
         weight_map_free(map);

@@ -207,7 +207,7 @@ hf_config() {
         config '/"hidden_size"/d' 3 'hf/config.json: .*hidden_size'
         config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 'hf/config.json: .*-1'
         config 's/"num_hidden_layers".*/"num_hidden_layers": 3,/' 3 'hf: .*missing: model.layers.2'
-        config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 0 'model.layers.1.* not used'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 3 'model does not use: model.layers.1'
         config 's/"vocab_size".*/"vocab_size": 1000000000000/' 3 'hf/config.json: .*1000000000000'
         config 's/"vocab_size".*/"vocab_size": 2047/' 3 '2047.*lm_head.weight.*2048'
 }
@@ -222,7 +222,7 @@ hf_weights() {
         patch hf/model.safetensors 9 'x'
         folder 3 'model.safetensors'
         rm hf/model.safetensors
-        folder 0 'weights will be random'
+        folder 3 'hf: no weights'
 }
 
 tokenizers() {

@@ -114,4 +114,71 @@ context_full() {
 }
 if [ "$compiler" ]; then say a_full_context_is_said "$(context_full)"; else echo "skip a_full_context_is_said: no C compiler"; fi
 
+# ---- folders whose weights are missing, and tensors that nothing uses ----
+
+mkdir hf
+cat > hf/config.json <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 20, "hidden_size": 8, "intermediate_size": 16,
+ "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 16,
+ "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true}
+JSON
+l=model.layers.0
+all=(model.embed_tokens.weight:20:8 model.norm.weight:8 $l.input_layernorm.weight:8 $l.post_attention_layernorm.weight:8
+     $l.self_attn.{q,k,v,o}_proj.weight:8:8 $l.mlp.{gate,up}_proj.weight:16:8 $l.mlp.down_proj.weight:8:16)
+echo 1 2 3 4 > ids
+
+no_weights() {
+        local c p words=$1
+        for c in "compile hf -o x.plan" "compile hf -o x.plan --mode both" "run hf --prompt-ids 1 -n 1 --device cpu" \
+                 "run hf -q --prompt-ids 1 -n 1 --device cpu" "eval hf --ids ids --device cpu" "export hf -o y"; do
+                p=$(try 3 "$words" "$TGC" $c)
+                [ -z "$p" ] && [ -e x.plan ] && p="$c wrote a plan"
+                [ -z "$p" ] || { echo "$p"; return; }
+        done
+        p=$(try 0 '' "$TGC" compile hf -o x.plan -q --weights random)
+        rm -f x.plan
+        echo "$p"
+}
+seq 1 100 > text.txt
+train="--data text.txt --max_iters 1 --eval_iters 0 -b 1 --device cpu --out_dir trained"
+scratch() {     # training from nothing is fine where there is nothing
+        local p
+        p=$(try 0 '' "$TGC" compile hf -o x.plan --mode train -q)
+        rm -f x.plan
+        [ -z "$p" ] && [ "$compiler" ] && p=$(try 0 'begins with random' "$TGC" train hf $train)
+        touch hf/pytorch_model.bin
+        [ -z "$p" ] && p=$(try 3 'pytorch_model.bin .*--init_from scratch' "$TGC" train hf $train)
+        [ -z "$p" ] && [ "$compiler" ] && p=$(try 0 '' "$TGC" train hf $train --init_from scratch)
+        [ -z "$p" ] && p=$(try 3 'pytorch_model.bin .*--weights random' "$TGC" compile hf -o x.plan --mode train -q)
+        rm -rf hf/pytorch_model.bin trained
+        echo "$p"
+}
+say a_folder_without_weights "$(no_weights 'hf: no weights: neither model.safetensors nor model.safetensors.index.json')"
+touch hf/pytorch_model.bin
+say a_folder_with_pytorch_weights "$(no_weights 'model.safetensors.*pytorch_model.bin cannot be read')"
+rm hf/pytorch_model.bin
+tensors hf/model-00001-of-00002.safetensors "${all[@]}"
+say a_folder_without_its_index "$(no_weights 'model-00001-of-00002.safetensors cannot be read')"
+rm hf/model-*
+say training_from_scratch "$(scratch)"
+
+shards() {
+        echo '{"weight_map": {"a": "a.safetensors", "b": "b.safetensors", "c": "c.safetensors"}}' > hf/model.safetensors.index.json
+        tensors hf/b.safetensors b:1
+        try 3 'model.safetensors.index.json: 2 of its 3 files are missing: a.safetensors, c.safetensors' "$TGC" compile hf -o x.plan
+        rm hf/model.safetensors.index.json hf/b.safetensors
+}
+say shards_that_are_missing "$(shards)"
+
+unused() {
+        local p
+        tensors hf/model.safetensors "${all[@]}" extra.one:3 model.layers.0.self_attn.rotary_emb.inv_freq:2 extra.two:1
+        p=$(try 3 '2 tensors that the model does not use: extra.one, extra.two' "$TGC" compile hf -o x.plan)
+        [ -z "$p" ] && [ "$compiler" ] && p=$(try 3 'does not use: extra.one' "$TGC" train hf $train)
+        tensors hf/model.safetensors "${all[@]}" model.layers.0.self_attn.rotary_emb.inv_freq:2
+        [ -z "$p" ] && p=$(try 0 '' "$TGC" compile hf -o x.plan)
+        echo "$p"
+}
+say tensors_that_nothing_uses "$(unused)"
+
 exit $failed

@@ -1,7 +1,10 @@
 /* access.c: views as strides.
  *
  * A view owns nothing; it is addressed as offset and strides over the storage of
- * the value below.  Parts of a concat live inside it. */
+ * the value below.  Parts of a concat live inside it.
+ *
+ * place_concats finds all of a graph at once, each value from the one below it, so that a
+ * chain of views costs its length and nothing here recurses. */
 #include "codegen.h"
 #include <string.h>
 
@@ -11,41 +14,11 @@ bool owns_storage(const Graph *g, Ref r)
         return op_info[n->op].cls != CLASS_VIEW || n->op == OP_CONCAT || n->op == OP_ITEM;
 }
 
-static void contiguous(Access *a, Ref base, const Type *t)
-{
-        Dim s = DIM(1);
-        a->base = base;
-        a->t = *t;
-        a->off = 0;
-        for (int i = t->rank - 1; i >= 0; i--) {
-                a->stride[i] = s;
-                s = dim_mul(s, t->dim[i]);
-        }
-}
-
-/* The part is the value itself, seen through reshapes. */
-static Ref part_value(const Graph *g, Ref r)
+Ref part_value(const Graph *g, Ref r)
 {
         while (g->node[r].op == OP_RESHAPE)
                 r = g->node[r].in[0];
         return r;
-}
-
-Place *place_concats(Graph *g, Arena *a)
-{
-        Place *p = arena_alloc(a, (size_t)g->n_nodes * sizeof *p);
-        for (Ref r = g->n_nodes - 1; r > 0; r--) {
-                const Node *n = NODE(g, r);
-                int64_t at = 0;
-                if (n->op != OP_CONCAT)
-                        continue;
-                for (int i = 0; i < n->n_in; i++) {
-                        Ref v = part_value(g, n->in[i]);
-                        p[v] = (Place){ r, at };
-                        at += NODE(g, n->in[i])->type.dim[n->type.rank - 1].n;
-                }
-        }
-        return p;
 }
 
 bool access_reshape(Access *a, const Type *shape)
@@ -91,70 +64,111 @@ bool access_reshape(Access *a, const Type *shape)
         return true;
 }
 
-bool access_of(Graph *g, const Place *place, Ref r, Access *a)
+/* Moves no data, and has no storage of its own. */
+static bool looks_through(const Node *n)
 {
-        const Node *n = NODE(g, r);
-        if (place && place[r].whole) {
-                Type flat;
-                if (!access_of(g, place, place[r].whole, a))
-                        return false;
-                /* find how wide the part is inside the whole */
-                const Node *w = NODE(g, place[r].whole);
-                int ax = w->type.rank - 1;
-                for (int i = 0; i < w->n_in; i++)
-                        if (part_value(g, w->in[i]) == r) {
-                                flat = NODE(g, w->in[i])->type;
-                                a->off += place[r].at * a->stride[ax].n;
-                                a->t = flat;
-                                a->t.dt = w->type.dt;
-                                return access_reshape(a, &n->type);
-                        }
-                return false;
-        }
+        return n->op == OP_RESHAPE || n->op == OP_SLICE || n->op == OP_TRANSPOSE || n->op == OP_EXPAND || n->op == OP_APPEND;
+}
+
+static bool slice(const Node *n, Access *a)
+{
+        int ax = (int)n->a.slice.axis;
+        a->t.dim[ax].n = n->a.slice.len;
+        if (!dim_is_const(a->stride[ax]))
+                return n->a.slice.start == 0 && n->a.slice.step == 1;
+        a->off += n->a.slice.start * a->stride[ax].n;
+        a->stride[ax].n *= n->a.slice.step;
+        return true;
+}
+
+/* View n over what lies at `in`. */
+static bool access_view(const Node *n, const Access *in, Access *a)
+{
+        *a = *in;
         switch (n->op) {
         case OP_RESHAPE:
-                return access_of(g, place, n->in[0], a) && access_reshape(a, &n->type);
-        case OP_SLICE: {
-                int ax = (int)n->a.slice.axis;
-                if (!access_of(g, place, n->in[0], a))
-                        return false;
-                if (!dim_is_const(a->stride[ax]))
-                        return n->a.slice.start == 0 ? (a->t.dim[ax].n = n->a.slice.len, n->a.slice.step == 1) : false;
-                a->off += n->a.slice.start * a->stride[ax].n;
-                a->stride[ax].n *= n->a.slice.step;
-                a->t.dim[ax].n = n->a.slice.len;
-                return true;
-        }
-        case OP_TRANSPOSE: {
-                Access b;
-                if (!access_of(g, place, n->in[0], &b))
-                        return false;
-                *a = b;
+                return access_reshape(a, &n->type);
+        case OP_SLICE:
+                return slice(n, a);
+        case OP_TRANSPOSE:
                 for (int i = 0; i < n->type.rank; i++) {
-                        a->t.dim[i] = b.t.dim[n->a.perm.perm[i]];
-                        a->stride[i] = b.stride[n->a.perm.perm[i]];
+                        a->t.dim[i] = in->t.dim[n->a.perm.perm[i]];
+                        a->stride[i] = in->stride[n->a.perm.perm[i]];
                 }
                 return true;
-        }
-        case OP_EXPAND: {
-                Access b;
-                if (!access_of(g, place, n->in[0], &b))
-                        return false;
-                *a = b;
+        case OP_EXPAND:
                 a->t = n->type;
-                a->t.dt = b.t.dt;
+                a->t.dt = in->t.dt;
                 for (int i = 0; i < n->type.rank; i++) {
-                        int j = i - (n->type.rank - b.t.rank);
-                        a->stride[i] = j < 0 || !dim_eq(b.t.dim[j], n->type.dim[i]) ? DIM(0) : b.stride[j];
+                        int j = i - (n->type.rank - in->t.rank);
+                        a->stride[i] = j < 0 || !dim_eq(in->t.dim[j], n->type.dim[i]) ? DIM(0) : in->stride[j];
                 }
                 return true;
-        }
-        case OP_APPEND:
-                return access_of(g, place, n->in[0], a);
-        default:
-                contiguous(a, r, &n->type);
+        default:                                /* append: the state */
                 return true;
         }
+}
+
+/* Value v, which input i of the concat at p[r] is through reshapes, `at` columns behind its first. */
+static void place_part(const Graph *g, Place *p, Ref r, int i, Ref v, int64_t at)
+{
+        const Node *whole = &g->node[r];
+        Access a = p[r].lies;
+        bool ok = p[r].ok;
+        a.off += at * a.stride[whole->type.rank - 1].n;
+        a.t = g->node[whole->in[i]].type;
+        a.t.dt = whole->type.dt;
+        ok = ok && access_reshape(&a, &g->node[v].type);
+        p[v] = (Place){ r, at, ok, a };
+}
+
+void place_view(const Graph *g, Place *p, Ref r, const Access *in)
+{
+        p[r].ok = access_view(&g->node[r], in, &p[r].lies);
+}
+
+void access_plain(Access *a, Ref base, const Type *t)
+{
+        Dim s = DIM(1);
+        *a = (Access){ .base = base, .t = *t };
+        for (int i = t->rank - 1; i >= 0; i--) {
+                a->stride[i] = s;
+                s = dim_mul(s, t->dim[i]);
+        }
+}
+
+Place *place_concats(const Graph *g, Arena *arena)
+{
+        Place *p = arena_alloc(arena, (size_t)g->n_nodes * sizeof *p);
+        for (Ref r = g->n_nodes - 1; r > 0; r--) {      /* a whole before its parts, which may be wholes */
+                const Node *n = &g->node[r];
+                int64_t at = 0;
+                if (!looks_through(n) && !p[r].whole) {
+                        access_plain(&p[r].lies, r, &n->type);
+                        p[r].ok = true;
+                }
+                for (int i = 0; n->op == OP_CONCAT && i < n->n_in; i++) {
+                        place_part(g, p, r, i, part_value(g, n->in[i]), at);
+                        at += g->node[n->in[i]].type.dim[n->type.rank - 1].n;
+                }
+        }
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (looks_through(&g->node[r]) && !p[r].whole && p[g->node[r].in[0]].ok)
+                        place_view(g, p, r, &p[g->node[r].in[0]].lies);
+        return p;
+}
+
+bool access_of(const Graph *g, const Place *place, Ref r, Access *a)
+{
+        (void)g;
+        *a = place[r].lies;
+        return place[r].ok;
+}
+
+void access_need(const Graph *g, const Place *place, Ref r, Access *a)
+{
+        if (!access_of(g, place, r, a))
+                error_internal(g->node[r].loc, "%%%s cannot be addressed", g->node[r].name);
 }
 
 bool access_contiguous(const Access *a)

@@ -19,15 +19,28 @@ typedef struct Access {
         Dim     stride[MAX_RANK];       /* 0 where an axis is stretched */
 } Access;
 
-/* Parts of a concat are written straight into it. */
-typedef struct Place { Ref whole; int64_t at; } Place;
+/* Where a value lies.  Parts of a concat are written straight into it. */
+typedef struct Place {
+        Ref     whole;                  /* the concat it is a part of, 0: none; */
+        int64_t at;                     /* its first column there */
+        bool    ok;                     /* strides describe it: `lies` says how */
+        Access  lies;
+} Place;
 
-Place  *place_concats(Graph *g, Arena *a);                              /* one per node; whole 0: its own storage */
-bool    access_of(Graph *g, const Place *place, Ref r, Access *out);    /* false: the view cannot be addressed */
-bool    access_reshape(Access *a, const Type *shape);
-bool    access_contiguous(const Access *a);
-bool    access_rows(const Access *a, Dim *ld);  /* (...,C) as rows of stride ld with C contiguous */
+/* What may fail says so, and nobody may overlook it: after materialize (which uses it to find what has to be copied) a
+ * value that cannot be addressed is a mistake of the compiler's, which access_need names. */
+#define MUST_USE __attribute__((warn_unused_result))
+
+Place  *place_concats(const Graph *g, Arena *a);                        /* one per node */
+void    place_view(const Graph *g, Place *p, Ref view, const Access *in);       /* again, over what lies at `in` */
+bool    access_of(const Graph *g, const Place *p, Ref r, Access *out) MUST_USE;
+void    access_need(const Graph *g, const Place *p, Ref r, Access *out);
+bool    access_reshape(Access *a, const Type *shape) MUST_USE;
+bool    access_contiguous(const Access *a) MUST_USE;
+bool    access_rows(const Access *a, Dim *ld) MUST_USE; /* (...,C) as rows of stride ld with C contiguous */
+void    access_plain(Access *a, Ref base, const Type *t);       /* storage of its own */
 int64_t access_align(const Access *a);          /* elements, a power of two up to 8: every row starts at a multiple */
+Ref     part_value(const Graph *g, Ref part);   /* the part is that value itself, seen through reshapes */
 bool    owns_storage(const Graph *g, Ref r);
 
 /* ---- group.c: the structure of a fused group ---- */

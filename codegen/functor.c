@@ -24,10 +24,7 @@ static void emit_plain_head(F *f, int depth)
         Access acc;
         Index ix;
         char col[512];
-        if (!access_of(f->g, f->e->place, f->f->root, &acc)) {
-                fprintf(stderr, "tgc: internal error: %%%s cannot be addressed\n", NODE(f->g, f->f->root)->name);
-                abort();
-        }
+        access_need(f->g, f->e->place, f->f->root, &acc);
         f_index_of(f, &acc.t, acc.stride, acc.off, f->f->n, &ix);
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         DType dt = NODE(f->g, acc.base)->type.dt;

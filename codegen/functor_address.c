@@ -85,10 +85,8 @@ static int split(const Type *t, int64_t n)
                 c *= t->dim[--i].n;
         while (i > 0 && dim_eq(t->dim[i - 1], DIM(1)) && n == c && i > 0)
                 i--;
-        if (c != n) {
-                fprintf(stderr, "tgc: internal error: a value's shape does not fit its kernel's columns\n");
-                abort();
-        }
+        if (c != n)
+                error_internal((Loc){ 0 }, "a value's shape does not fit its kernel's columns");
         return i;
 }
 
@@ -267,7 +265,7 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
                 const char *lin = ix.row[0] ? f_fmt(f, "(%s)", ix.row + 3) : "0";
                 return f_position(f, lin);
         }
-        access_of(f->g, f->e->place, ids, &acc);
+        access_need(f->g, f->e->place, ids, &acc);
         Type whole = *shape;
         f_stretch(&acc, &t, stride);
         for (int i = t.rank; i < whole.rank; i++)
@@ -330,7 +328,7 @@ Load *f_load_of(F *f, Ref r, Ref in)
         if (n->op == OP_GATHER) {
                 bool each;
                 char each_text[256] = "";
-                access_of(g, f->e->place, n->in[0], &acc);
+                access_need(g, f->e->place, n->in[0], &acc);
                 Dim s0 = acc.stride[0];
                 const char *id = row_id(f, n->in[1], &shape, cols, &each, each_text);
                 int k = NODE(g, n->in[1])->type.rank;
@@ -354,10 +352,7 @@ Load *f_load_of(F *f, Ref r, Ref in)
         } else if (n->op == OP_ROPE && in == n->in[1]) {
                 return NULL;
         } else {
-                if (!access_of(g, f->e->place, in, &acc)) {
-                        fprintf(stderr, "tgc: internal error: %%%s cannot be addressed\n", NODE(g, in)->name);
-                        abort();
-                }
+                access_need(g, f->e->place, in, &acc);
                 f_stretch(&acc, &shape, stride);
                 l.half = f->cuda ? half_of(&shape, stride, acc.off) : 0;
                 f_index_of(f, &shape, stride, acc.off - (l.half == 2), cols, &ix);
@@ -374,10 +369,8 @@ Load *f_load_of(F *f, Ref r, Ref in)
         for (int i = 0; i < f->n_load; i++)
                 if (!strcmp(f->load[i].key, l.key))
                         return &f->load[i];
-        if (f->n_load == MAX_LOAD) {
-                fprintf(stderr, "tgc: internal error: a kernel reads too many values\n");
-                abort();
-        }
+        if (f->n_load == MAX_LOAD)
+                error_internal(n->loc, "a kernel reads too many values");
         snprintf(l.ptr, sizeof l.ptr, "p%d", f->n_load);
         snprintf(l.name, sizeof l.name, "%s", f_name_of(f, named));
         for (int i = 0; i < f->n_load; i++)             /* the same value at two places */

@@ -10,10 +10,8 @@ static int dom_child(F *f, int parent, DomKind kind, int64_t start, int64_t n)
                 if (f->dom[i].kind == kind && f->dom[i].parent == parent && f->dom[i].start == start &&
                     f->dom[i].n == n)
                         return i;
-        if (f->n_dom == MAX_DOM) {
-                fprintf(stderr, "tgc: internal error: a kernel has too many domains\n");
-                abort();
-        }
+        if (f->n_dom == MAX_DOM)
+                error_internal((Loc){ 0 }, "a kernel has too many domains");
         if (kind == DOM_SLICE)
                 d.loop = f->n_dom, d.num = d.den = 1;
         else if (kind == DOM_HALF)
@@ -32,11 +30,8 @@ int f_dom_seen(F *f, Ref r)
         Ref b = value_base(f->g, r);
         int d = f->dom_of[b] - 1;
         Span s;
-        if (!span_of(f->g, r, b, f->dom[d].n, &s)) {
-                fprintf(stderr, "tgc: internal error: %%%s was fused through a view it cannot follow\n",
-                        f->g->node[r].name);
-                abort();
-        }
+        if (!span_of(f->g, r, b, f->dom[d].n, &s))
+                error_internal(f->g->node[r].loc, "%%%s was fused through a view it cannot follow", f->g->node[r].name);
         if (s.step == 2) {
                 if (s.start >= 2 || s.len * 2 != f->dom[d].n)
                         d = dom_child(f, d, DOM_SLICE, s.start & ~(int64_t)1, s.len * 2);

@@ -219,7 +219,7 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         const char *col = f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k);
         const char *pos = f_position(f, f_token(f, &n->type, f->dom[d].n));
         Access acc;
-        access_of(f->g, f->e->place, n->in[1], &acc);
+        access_need(f->g, f->e->place, n->in[1], &acc);
         const char *freq = f_member(f, arg_of(f->e, f->a, acc.base, false));
         if (rot == D)
                 freq = f_frequency(f, freq, d, k, col, D);
@@ -270,7 +270,7 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 *dt = s->dt;
         } else {
                 Access acc;
-                access_of(g, f->e->place, r, &acc);
+                access_need(g, f->e->place, r, &acc);
                 Type t = n->type;
                 if (!f->f->head && r == f->f->root && NODE(g, r)->op == OP_ITEM)
                         t = acc.t;

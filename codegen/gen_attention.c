@@ -41,7 +41,7 @@ static Operand operand(Emit *e, Build *bd, Ref r)
 {
         Access a;
         Operand o;
-        access_of(e->g, e->place, r, &a);
+        access_need(e->g, e->place, r, &a);
         const char *name = arg_of(e, &bd->args, a.base, false);
         o.arg = a.off ? arena_fmt(e->tmp, "a.%s + %lld", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
         o.b = dim_c(e, a.stride[0]);
@@ -117,7 +117,7 @@ static void describe(Att *t, Build *b, const char *lse)
         const char *mask = cuda ? "0" : "NULL", *mb = "0", *mt = "0", *slopes = cuda ? "0" : "NULL";
         Access ma;
         if (a->att.mask && extra) {
-                access_of(e->g, e->place, extra, &ma);
+                access_need(e->g, e->place, extra, &ma);
                 mask = plain_arg(e, b, extra);
                 mb = ma.t.rank == 3 ? dim_c(e, ma.stride[0]) : "0";
                 mt = dim_c(e, ma.stride[ma.t.rank - 2]);

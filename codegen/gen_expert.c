@@ -37,7 +37,7 @@ static Slots slots_of(Emit *e, const Group *gr, Build *b)
                     .N = wt->dim[tb ? 1 : 2].n, .adiv = n->a.expert.adiv, .most = dim_most(e, n->type.dim[0]),
                     .P = n->type.dim[0] };
         Access wa;
-        access_of(e->g, e->place, n->in[1], &wa);
+        access_need(e->g, e->place, n->in[1], &wa);
         s.dt = NODE(e->g, wa.base)->type.dt;
         s.w = plain_arg(e, b, n->in[1]);
         s.perm = plain_arg(e, b, n->in[2]);
@@ -165,7 +165,7 @@ static void expert_rows(Emit *e, const Group *gr)
         Dim rows = n->type.dim[0];
         Access wa;
         Build b = build_start(e, gr, "expert", "expert_rows");
-        access_of(g, e->place, n->in[1], &wa);
+        access_need(g, e->place, n->in[1], &wa);
         DType dt = NODE(g, wa.base)->type.dt;
         const char *none = is_cuda(e) ? arena_fmt(e->tmp, "(const %s *)0", c_type(dt)) : "NULL";
         const char *w = plain_arg(e, &b, n->in[1]), *ids = plain_arg(e, &b, n->in[2]);

@@ -163,7 +163,7 @@ static void logits(Loss *l)
                                 (long long)l->V, plain_arg(e, &b, l->bias));
         } else if (l->bias) {
                 Access ba;
-                access_of(e->g, e->place, l->bias, &ba);
+                access_need(e->g, e->place, l->bias, &ba);
                 pre = arena_fmt(e->tmp,
                                 "        float bias[TGC_SEG];\n        load_%s(bias, (a->%s + %lld) + col, n);\n        for "
                                 "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
@@ -443,7 +443,7 @@ void gen_loss(Emit *e, const Group *gr)
         bool grad = n->op == OP_LINEAR_CE_GRAD, both = grad && n->a.ce.both;
         const Type *xt = &NODE(e->g, n->in[0])->type, *wt = &NODE(e->g, n->in[1])->type;
         Access xa;
-        access_of(e->g, e->place, n->in[0], &xa);
+        access_need(e->g, e->place, n->in[0], &xa);
         Loss l = { .e = e, .gr = gr, .n = n, .x = n->in[0], .w = n->in[1], .targets = n->in[2] };
         int at = both ? 1 : 0;
         l.bias = n->n_in > (grad ? 4 : 3) ? n->in[grad ? 4 : 3] : 0;

@@ -17,8 +17,8 @@ bool short_fits(const Loss *l)
 {
         Access x, w;
         const int size = dt_size[l->dt], unit = 16 / size;
-        access_of(l->e->g, l->e->place, l->x, &x);
-        access_of(l->e->g, l->e->place, l->w, &w);
+        access_need(l->e->g, l->e->place, l->x, &x);
+        access_need(l->e->g, l->e->place, l->w, &w);
         return is_cuda(l->e) && l->V <= MOST_V && l->C % 16 == 0 && l->rows <= MOST_ROWS &&
                smem_of(l->V, l->C, size) <= MOST_SMEM && l->dx && l->loss && access_align(&x) % unit == 0 &&
                access_align(&w) % unit == 0;

@@ -117,7 +117,7 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         Access a;
         Dim ld;
         Type three;
-        access_of(e->g, e->place, r, &a);
+        access_need(e->g, e->place, r, &a);
         m->align = access_align(&a);
         m->dt = NODE(e->g, a.base)->type.dt;
         m->step = "0";
@@ -502,7 +502,7 @@ static void matmul(Emit *e, const Group *gr)
 const char *plain_arg(Emit *e, Build *b, Ref r)
 {
         Access a;
-        access_of(e->g, e->place, r, &a);
+        access_need(e->g, e->place, r, &a);
         const char *name = arg_of(e, &b->args, a.base, false);
         return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
 }

@@ -193,7 +193,7 @@ void gen_sample(Emit *e, const Group *gr)
         const Type *t = &NODE(e->g, n->in[0])->type;
         Access a;
         long long V = t->dim[t->rank - 1].n, cap = e->g->sizes.v[SYM_S], batch = dim_most(e, DIM_SYM(SYM_B));
-        access_of(e->g, e->place, n->in[0], &a);
+        access_need(e->g, e->place, n->in[0], &a);
         DType dt = NODE(e->g, a.base)->type.dt;
         Build b = build_start(e, gr, "sample", "sample");
         const char *logits = arg_of(e, &b.args, a.base, true), *next = arg_of(e, &b.args, gr->anchor, true);

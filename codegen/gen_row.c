@@ -172,7 +172,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 blocks = SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
         }
         int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
-        access_of(e->g, e->place, n->in[2], &gain);
+        access_need(e->g, e->place, n->in[2], &gain);
         if (ahead) {
                 b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
         } else {
@@ -307,8 +307,9 @@ static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char *
 {
         Access a;
         Dim d;
-        access_of(e->g, e->place, r, &a);
-        access_rows(&a, &d);
+        access_need(e->g, e->place, r, &a);
+        if (!access_rows(&a, &d))
+                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows", NODE(e->g, r)->name);
         *ld = dim_c(e, d);
         const char *name = arg_of(e, &b->args, a.base, write);
         return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
@@ -332,7 +333,7 @@ static void ce(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "cross_entropy", op_info[n->op].text);
         const char *logits = matrix_arg(e, &b, n->in[0], false, &ld), *targets = matrix_arg(e, &b, n->in[1], false, &t);
         Access la;
-        access_of(e->g, e->place, n->in[0], &la);
+        access_need(e->g, e->place, n->in[0], &la);
         type = c_type(NODE(e->g, la.base)->type.dt);
         int th = V >= 8192 ? 512 : 256;
         b.threads = th;

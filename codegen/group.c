@@ -347,10 +347,8 @@ int group_list(Graph *g, Arena *a, Group **out)
                                 list[done++] = all[i];
                         }
                 }
-                if (done == before_round) {
-                        fprintf(stderr, "tgc: internal error: fused kernels depend on each other in a circle\n");
-                        abort();
-                }
+                if (done == before_round)
+                        error_internal((Loc){ 0 }, "fused kernels depend on each other in a circle");
         }
         int kept = 0;
         for (int i = 0; i < done; i++)

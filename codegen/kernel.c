@@ -112,10 +112,8 @@ static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const cha
                         use_join(&a->use[i], use);
                         return a->name[i];
                 }
-        if (a->n == 64) {
-                fprintf(stderr, "tgc: internal error: a kernel has more than 64 arguments\n");
-                abort();
-        }
+        if (a->n == 64)
+                error_internal((Loc){ 0 }, "a kernel has more than 64 arguments");
         snprintf(unique, sizeof unique, "%.40s", name);
         for (int i = 0, k = 1; i < a->n; i++)
                 if (!strcmp(a->name[i], unique)) {

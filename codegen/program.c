@@ -222,10 +222,8 @@ static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
         for (int i = 0; i < sh->n_keep; i++)
                 if (!strcmp(sh->keep[i].name, name) && sh->keep[i].bytes == bytes)
                         return sh->keep[i].offset;
-        if (sh->n_keep == MAX_KEEP) {
-                fprintf(stderr, "tgc: internal error: too many lasting buffers\n");
-                abort();
-        }
+        if (sh->n_keep == MAX_KEEP)
+                error_internal((Loc){ 0 }, "too many lasting buffers");
         int64_t at = sh->keep_bytes;
         sh->keep[sh->n_keep].name = arena_str(sh->arena, name);
         sh->keep[sh->n_keep].bytes = bytes;
@@ -251,10 +249,8 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
                 b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
         if (b > 1)
                 per *= b;
-        if (sh->n_state == MAX_STATE) {
-                fprintf(stderr, "tgc: internal error: too many caches\n");
-                abort();
-        }
+        if (sh->n_state == MAX_STATE)
+                error_internal((Loc){ 0 }, "too many caches");
         sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
         sh->state[sh->n_state].offset = sh->kv_bytes;
         sh->kv_bytes += (per + 255) & ~(int64_t)255;
@@ -297,8 +293,7 @@ static int64_t param_offset(Emit *e, Shared *sh, Ref r)
         for (int i = 0; i < sh->n_params; i++)
                 if (!strcmp(sh->param[i].name, NODE(e->g, r)->name))
                         return sh->param[i].offset;
-        fprintf(stderr, "tgc: internal error: parameter %%%s has no place\n", NODE(e->g, r)->name);
-        abort();
+        error_internal(NODE(e->g, r)->loc, "parameter %%%s has no place", NODE(e->g, r)->name);
 }
 
 /* The number of the tensor map with such a line. */
@@ -367,15 +362,14 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                         text_add(out, " act+%lld", (long long)(b[i].offset + s.off));
                         return;
                 }
-        fprintf(stderr, "tgc: internal error: a buffer was not planned\n");
-        abort();
+        error_internal((Loc){ 0 }, "a buffer was not planned");
 }
 
 static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *name, Ref r, Text *out)
 {
         Access a;
         const Type *t = &NODE(e->g, r)->type;
-        access_of(e->g, e->place, r, &a);
+        access_need(e->g, e->place, r, &a);
         text_add(out, "io %s %s", name, dt_name[t->dt]);
         ref_text(e, sh, b, n, (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[t->dt] }, out);
         text_add(out, " %s\n", io_shape(e, t));

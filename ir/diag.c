@@ -81,6 +81,17 @@ void error_code(int code, Loc loc, const char *fmt, ...)
         fail(code, loc, fmt, ap);
 }
 
+/* What no graph should bring about, where going on would write wrong code. */
+void error_internal(Loc loc, const char *fmt, ...)
+{
+        char what[1024];
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(what, sizeof what, fmt, ap);
+        va_end(ap);
+        error_code(1, loc, "internal error: %s; this is a mistake in tgc, please report it with the model", what);
+}
+
 void diag_pass_on(const Diag *from)
 {
         Diag *d = diag_top;

@@ -55,6 +55,7 @@ void diag_end(Diag *d);
 _Noreturn void diag_pass_on(const Diag *from);          /* after cleaning up: to the next DIAG_CATCH */
 _Noreturn void error_at(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void error_code(int code, Loc loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void error_internal(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));     /* our mistake */
 
 /* ---- type.c: element types, symbolic dimensions, shapes ---- */
 

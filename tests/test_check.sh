@@ -64,6 +64,10 @@ for m in "gpt.lua --dtype bf16 -D n_embd=40" "llama.lua --dtype f16 -D n_embd=48
         say $? "21 sequences, ${m%% *}" "$out/log"
 done
 
+"$TGC" compile tests/e2e/check/views.lua -D kind=slices --mode infer -o "$out/slices.plan" > "$out/log" 2>&1 &&
+        "$TGC" check "$out/slices.plan" --device cpu > "$out/log" 2>&1
+say $? "slices of an axis before the tokens" "$out/log"
+
 # ---- orders: two training steps and the logits of a text, bit by bit ----
 
 small="-D n_layer=1 -D n_embd=24 -D n_head=2 -D n_kv_head=1 -D head_dim=12 -D n_ff=20 -D ctx=16 -D n_expert=3"

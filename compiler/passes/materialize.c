@@ -1,5 +1,5 @@
 /* materialize.c: copies where a view cannot be addressed.
- * needs: types.   keeps: types.   Runs last before fusion.
+ * needs: types.   keeps: types.   Runs last before fusion.   Afterwards every input of every node can be.
  *
  * Views are free as long as strides describe them.  A reshape of a transposed value,
  * a matmul operand whose rows are not evenly spaced, a part of a concat that has no
@@ -28,14 +28,18 @@ static bool writes_itself(Op op)
         }
 }
 
-static bool has_own_place(Graph *g, Ref part, const int *parts)
+/* May a concat's part, seen through reshapes all of which can be followed, be made inside of it? */
+static bool has_own_place(Graph *g, const Place *p, Ref part, const int *parts)
 {
         Ref v = part;
-        while (NODE(g, v)->op == OP_RESHAPE)
+        bool ok = p[v].ok;
+        while (NODE(g, v)->op == OP_RESHAPE) {
                 v = NODE(g, v)->in[0];
+                ok &= p[v].ok;
+        }
         const Node *n = NODE(g, v);
         Class c = op_info[n->op].cls;
-        if (c == CLASS_LEAF || is_virtual(g, v) || (c == CLASS_VIEW && n->op != OP_ITEM && n->op != OP_CONCAT))
+        if (!ok || c == CLASS_LEAF || is_virtual(g, v) || (c == CLASS_VIEW && n->op != OP_ITEM && n->op != OP_CONCAT))
                 return false;
         return !writes_itself(n->op == OP_ITEM ? NODE(g, n->in[0])->op : n->op) && parts[v] <= 1;
 }
@@ -67,23 +71,30 @@ static bool plain_ok(Graph *g, const Place *p, Ref r)
         return access_of(g, p, r, &a) && access_contiguous(&a);
 }
 
-/* Must input i of node r be copied first? */
-static bool copy_needed(Graph *g, const Place *p, const int *parts, Ref r, int i)
+/* Nor anything before it: kernels take the address of the storage. */
+static bool first_ok(Graph *g, const Place *p, Ref r)
+{
+        Access a;
+        return access_of(g, p, r, &a) && access_contiguous(&a) && a.off == 0;
+}
+
+/* Must input i of node r, no concat, be copied first? */
+static bool copy_needed(Graph *g, const Place *p, Ref r, int i)
 {
         const Node *n = NODE(g, r);
         Ref in = n->in[i];
         Access a;
+        if (!access_of(g, p, in, &a))
+                return true;
         switch (n->op) {
-        case OP_CONCAT:
-                return NODE(g, in)->type.dt != n->type.dt || !has_own_place(g, in, parts);
         case OP_RESHAPE:
-                return !access_of(g, p, in, &a) || !access_reshape(&a, &n->type);
+                return !access_reshape(&a, &n->type);
         case OP_MATMUL:
                 return !rows_ok(g, p, in, NODE(g, n->in[1])->type.rank - 2);
         case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
                 return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0) : !plain_ok(g, p, in);
         case OP_EXPERT_ROWS:
-                return i ? !plain_ok(g, p, in) : !access_of(g, p, in, &a);
+                return i && !plain_ok(g, p, in);
         case OP_LINEAR_CE: case OP_LINEAR_CE_GRAD:
                 return i < 2                             ? !rows_ok(g, p, in, 0)
                        : i == 2                          ? !plain_ok(g, p, in)
@@ -95,35 +106,76 @@ static bool copy_needed(Graph *g, const Place *p, const int *parts, Ref r, int i
                 return i < 4 || i == 5 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
         case OP_CE: case OP_CE_GRAD:
                 return i == 0 ? !rows_ok(g, p, in, 0) : i < 3 && !plain_ok(g, p, in);
-        case OP_BUCKET: case OP_SAMPLE:
+        case OP_BUCKET:
                 return !plain_ok(g, p, in);
+        case OP_SAMPLE:
+                return !first_ok(g, p, in);
+        case OP_ROPE:
+                return i == 1 && !first_ok(g, p, in);
         case OP_SCATTER: case OP_TOPK_GRAD: case OP_COMBINE:
                 return i > 0 && !plain_ok(g, p, in);
         case OP_RMSNORM_BACK: case OP_LAYERNORM_BACK:
-                return i == 2 && !plain_ok(g, p, in);
+                return i == 2 && !first_ok(g, p, in);
         default:
-                return !access_of(g, p, in, &a);
+                return false;
         }
 }
 
-typedef struct Ctx { unsigned char *copy; } Ctx;        /* bit i: input i */
+typedef struct Ctx { unsigned char *copy; bool *last; } Ctx;    /* copy: bit i, input i; last: see copy_moved */
+
+static Ref copy_as(Graph *g, Ref r, DType dt, Loc loc)
+{
+        Type t = NODE(g, r)->type;
+        t.dt = dt;
+        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, loc, graph_name(g, NODE(g, r)->name));
+}
+
+static Ref swap_axes(Graph *g, Ref r, int i, int j, Loc loc)
+{
+        Attr a = { 0 };
+        for (int k = 0; k < NODE(g, r)->type.rank; k++)
+                a.perm.perm[k] = k == i ? j : k == j ? i : k;
+        return graph_typed(g, OP_TRANSPOSE, NULL, &r, 1, &a, loc, graph_name(g, NODE(g, r)->name));
+}
+
+/* A copy in which `axis` is the last one in memory.  An axis before B or T has a stride that is known at run time alone, and
+ * what begins in its middle no address. */
+static Ref copy_moved(Graph *g, Ref r, int axis, Loc loc)
+{
+        const int last = NODE(g, r)->type.rank - 1;
+        r = copy_as(g, swap_axes(g, r, axis, last, loc), NODE(g, r)->type.dt, loc);
+        return swap_axes(g, r, axis, last, loc);
+}
+
+static void access_moved(Access *a, int axis)
+{
+        const int last = a->t.rank - 1;
+        Type t = a->t;
+        t.dim[axis] = a->t.dim[last];
+        t.dim[last] = a->t.dim[axis];
+        access_plain(a, a->base, &t);
+        Dim stride = a->stride[axis];
+        a->stride[axis] = a->stride[last];
+        a->stride[last] = stride;
+        a->t.dim[last] = t.dim[axis];
+        a->t.dim[axis] = t.dim[last];
+}
 
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
-        unsigned bits = ((Ctx *)ctx)->copy[r];
+        const Ctx *c = ctx;
+        const Node *o = NODE(old, r);
+        unsigned bits = c->copy[r];
         Ref in[MAX_IN];
-        for (int i = 0; i < NODE(old, r)->n_in; i++) {
-                in[i] = map[NODE(old, r)->in[i]];
-                if (bits >> i & 1) {
-                        Type t = NODE(g, in[i])->type;
-                        if (NODE(old, r)->op == OP_CONCAT)
-                                t.dt = NODE(old, r)->type.dt;
-                        in[i] = graph_typed(g, OP_CAST, &t, &in[i], 1, NULL, NODE(old, r)->loc,
-                                            graph_name(g, NODE(g, in[i])->name));
-                }
+        for (int i = 0; i < o->n_in; i++) {
+                in[i] = map[o->in[i]];
+                if (bits >> i & 1 && c->last[r])
+                        in[i] = copy_moved(g, in[i], (int)o->a.slice.axis, o->loc);
+                else if (bits >> i & 1)
+                        in[i] = copy_as(g, in[i], o->op == OP_CONCAT ? o->type.dt : NODE(g, in[i])->type.dt, o->loc);
         }
         Ref n = graph_copy_node(old, r, g, map);
-        for (int i = 0; i < NODE(old, r)->n_in; i++)
+        for (int i = 0; i < o->n_in; i++)
                 NODE(g, n)->in[i] = in[i];
         return n;
 }
@@ -136,51 +188,76 @@ static void copy_outputs(Graph *g, const Place *p)
                 if (NODE(g, r)->op == OP_APPEND ||
                     (plain_ok(g, p, r) && op != OP_INPUT && op != OP_PARAM && op != OP_CONST))
                         continue;
-                Type t = NODE(g, r)->type;
-                g->out[i].ref =
-                        graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc, graph_name(g, NODE(g, r)->name));
+                g->out[i].ref = copy_as(g, r, NODE(g, r)->type.dt, NODE(g, r)->loc);
         }
+}
+
+/* What the parts of concats force decides where values lie, so that comes first.  A copy has storage of its own: nothing that
+ * lay elsewhere moves, and no part needs another one. */
+static int copy_parts(Graph *g, const Place *p, Ctx *c, Arena *tmp)
+{
+        int *parts = arena_alloc(tmp, (size_t)g->n_nodes * sizeof *parts), count = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; NODE(g, r)->op == OP_CONCAT && i < NODE(g, r)->n_in; i++)
+                        parts[part_value(g, NODE(g, r)->in[i])]++;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; NODE(g, r)->op == OP_CONCAT && i < NODE(g, r)->n_in; i++) {
+                        Ref in = NODE(g, r)->in[i];
+                        if (NODE(g, in)->type.dt != NODE(g, r)->type.dt || !has_own_place(g, p, in, parts)) {
+                                c->copy[r] |= 1u << i;
+                                count++;
+                        }
+                }
+        return count;
+}
+
+/* All others, in order: what a view lies over is known, copies of this pass included.  Parts of concats, and the reshapes
+ * behind them, are followed and stay as they are. */
+static int copy_views(Graph *g, Place *p, Ctx *c)
+{
+        int count = 0;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                const bool view = op_info[n->op].cls == CLASS_VIEW && !owns_storage(g, r);
+                for (int i = 0; i < n->n_in && n->op != OP_CONCAT; i++)
+                        if (copy_needed(g, p, r, i)) {
+                                c->copy[r] |= 1u << i;
+                                count++;
+                        }
+                if (!view || p[r].whole)
+                        continue;
+                Access in = p[n->in[0]].lies;
+                if (c->copy[r])
+                        access_plain(&in, n->in[0], &NODE(g, n->in[0])->type);
+                place_view(g, p, r, &in);
+                for (int moved = 0; !p[r].ok; moved = 1) {      /* a slice: of a copy, if need be one with its axis last */
+                        if (moved)
+                                access_moved(&in, (int)n->a.slice.axis);
+                        else
+                                access_plain(&in, n->in[0], &NODE(g, n->in[0])->type);
+                        place_view(g, p, r, &in);
+                        count += !c->copy[r];
+                        c->copy[r] = 1;
+                        c->last[r] = moved;
+                }
+        }
+        return count;
 }
 
 void materialize(Graph *g, Arena *tmp)
 {
-        for (int round = 0; round < 6; round++) {
+        for (int stage = 0; stage < 2; stage++) {
                 size_t n = (size_t)g->n_nodes;
-                Ctx c = { arena_alloc(tmp, n) };
-                int *parts = arena_alloc(tmp, n * sizeof *parts), count = 0;
-                for (Ref r = 1; r < g->n_nodes; r++)
-                        for (int i = 0; NODE(g, r)->op == OP_CONCAT && i < NODE(g, r)->n_in; i++) {
-                                Ref v = NODE(g, r)->in[i];
-                                while (NODE(g, v)->op == OP_RESHAPE)
-                                        v = NODE(g, v)->in[0];
-                                parts[v]++;
-                        }
-                /* first the parts: what they force decides where values lie */
-                for (Ref r = 1; r < g->n_nodes; r++)
-                        for (int i = 0; NODE(g, r)->op == OP_CONCAT && i < NODE(g, r)->n_in; i++)
-                                if (copy_needed(g, NULL, parts, r, i)) {
-                                        c.copy[r] |= 1u << i;
-                                        count++;
-                                }
-                if (!count) {
-                        Place *p = place_concats(g, tmp);
-                        bool *pending = arena_alloc(tmp, n);    /* a view over something that is copied in this round */
-                        for (Ref r = 1; r < g->n_nodes; r++)
-                                for (int i = 0; i < NODE(g, r)->n_in; i++) {
-                                        bool view = op_info[NODE(g, r)->op].cls == CLASS_VIEW;
-                                        if (pending[NODE(g, r)->in[i]]) {
-                                                pending[r] |= view;
-                                        } else if (NODE(g, r)->op != OP_CONCAT && copy_needed(g, p, parts, r, i)) {
-                                                c.copy[r] |= 1u << i;
-                                                pending[r] |= view;
-                                                count++;
-                                        }
-                                }
-                        if (!count) {
-                                copy_outputs(g, p);
-                                return;
-                        }
-                }
-                graph_rebuild(g, visit, &c);
+                Ctx c = { arena_alloc(tmp, n), arena_alloc(tmp, n) };
+                Place *p = place_concats(g, tmp);
+                if (stage ? copy_views(g, p, &c) : copy_parts(g, p, &c, tmp))
+                        graph_rebuild(g, visit, &c);
         }
+        Place *p = place_concats(g, tmp);
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < NODE(g, r)->n_in; i++)
+                        if (NODE(g, r)->op != OP_CONCAT && copy_needed(g, p, r, i))
+                                error_internal(NODE(g, r)->loc, "%%%s cannot be addressed by %%%s",
+                                               NODE(g, NODE(g, r)->in[i])->name, NODE(g, r)->name);
+        copy_outputs(g, p);
 }

@@ -121,6 +121,10 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
                 dt = narrow && !o->a.ce.both ? c->dt : DT_F32;
                 break;
+        case OP_ROPE:                                   /* kernels read frequencies as floats */
+                in[1] = cast_to(g, in[1], DT_F32);
+                dt = is_narrow(g, in[0]) && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+                break;
         case OP_SUM:
         case OP_ROWMAX:
         case OP_LOGSUMEXP:

@@ -58,7 +58,7 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
                 b->define[n] = o->define[n];
         if (extra)
                 b->define[n++] = extra;
-        ReadOptions r = { .define = b->define, .n_define = n };
+        ReadOptions r = { .define = b->define, .n_define = n, .seconds = o->lua_seconds };
         model_free(b->model);
         b->model = NULL;
         if (!DIAG_CATCH(&d))

@@ -64,6 +64,7 @@ typedef struct BuildOptions {
         const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
         const char *choices_name;
         const int  *documents;          /* token that begins one; NULL: a row of training tokens is one */
+        double      lua_seconds;        /* ReadOptions.seconds */
         int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
 } BuildOptions;
 

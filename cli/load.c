@@ -24,12 +24,8 @@ static bool has(const char *dir, const char *name)
 
 bool is_plan(const char *path)
 {
-        char magic[8] = "";
-        FILE *f = fopen(path, "rb");
-        size_t n = f ? fread(magic, 1, 8, f) : 0;
-        if (f)
-                fclose(f);
-        return n == 8 && !memcmp(magic, "tgcplan\n", 8);
+        char magic[8];
+        return file_head(path, magic, sizeof magic) == sizeof magic && !memcmp(magic, "tgcplan\n", sizeof magic);
 }
 
 static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
@@ -193,7 +189,7 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 static int refuse_model_options(const Args *a, const char *path, Err *e)
 {
         static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS,
-                                          O_TUNED, O_DOCUMENTS, O_PRINT_AFTER, O_TIME_PASSES };
+                                          O_TUNED, O_DOCUMENTS, O_PRINT_AFTER, O_TIME_PASSES, O_LUA_TIMEOUT };
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 if (opt_set(a, fixed[i]))
                         return err_set(e, TGC_USAGE, "%s is compiled already: give --%s with the model that it was made of",
@@ -367,7 +363,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
                 .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
-                .tf32 = opt_flag(a, O_TF32),
+                .tf32 = opt_flag(a, O_TF32), .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
                 .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0

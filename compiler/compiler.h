@@ -47,6 +47,7 @@ typedef struct ReadOptions {
         const char *const *define;      /* -D key=value */
         int         n_define;
         const char *models_dir;         /* where `require` finds blocks.lua and the families; NULL: embedded */
+        double      seconds;            /* of CPU time that a Lua model may take to be read; 0: 5, below 0: any */
 } ReadOptions;
 
 /* The files of models/, as the Makefile embeds them; ends with name NULL. */

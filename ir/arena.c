@@ -6,7 +6,7 @@
 enum { BLOCK = 1 << 16 };
 
 typedef struct Block { struct Block *next; size_t used, cap; _Alignas(16) char mem[]; } Block;
-struct Arena { Block *top; };
+struct Arena { Block *top; size_t size; };
 
 /* Unwinds to the driver; what is lost on the way hardly matters now. */
 static _Noreturn void no_memory(size_t n)
@@ -31,14 +31,18 @@ Arena *arena_new(void)
         if (!a)
                 no_memory(sizeof *a);
         a->top = block_new(NULL, BLOCK);
+        a->size = BLOCK;
         return a;
 }
+
+size_t arena_size(const Arena *a) { return a->size; }
 
 void arena_clear(Arena *a)
 {
         while (a->top->next) {
                 Block *b = a->top;
                 a->top = b->next;
+                a->size -= b->cap;
                 free(b);
         }
         a->top->used = 0;
@@ -57,8 +61,10 @@ void *arena_alloc(Arena *a, size_t n)
 {
         void *p;
         n = (n + 15) & ~(size_t)15;
-        if (a->top->cap - a->top->used < n)
+        if (a->top->cap - a->top->used < n) {
                 a->top = block_new(a->top, n > BLOCK / 4 ? n : BLOCK);
+                a->size += a->top->cap;
+        }
         p = a->top->mem + a->top->used;
         a->top->used += n;
         return memset(p, 0, n);

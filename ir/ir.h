@@ -21,6 +21,7 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void   arena_free(Arena *a);
 void   arena_clear(Arena *a);                             /* forget all, keep the first block */
+size_t arena_size(const Arena *a);                        /* bytes that it takes */
 void  *arena_alloc(Arena *a, size_t n);                   /* zeroed, aligned to 16 */
 /* An array of n elements of `size` bytes, *cap of them taken: as it is where another one fits, else a copy twice as long
  * (the old one stays in the arena).  *cap 0: a first one of 64. */

@@ -107,6 +107,18 @@ int file_read_text(const char *path, size_t max, char **text, size_t *size, Err 
         return TGC_OK;
 }
 
+size_t file_head(const char *path, void *head, size_t n)
+{
+        struct stat st;
+        int fd;
+
+        if (open_regular(path, &st, &fd, 0))
+                return 0;
+        ssize_t got = pread(fd, head, n, 0);
+        close(fd);
+        return got > 0 ? (size_t)got : 0;
+}
+
 bool file_exists(const char *path)
 {
         struct stat st;

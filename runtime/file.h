@@ -23,6 +23,9 @@ void file_unmap(FileMap *m);                            /* harmless on a zeroed 
  * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes. */
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e);
 
+/* Up to n first bytes of a regular file; how many, 0 of what is none. */
+size_t file_head(const char *path, void *head, size_t n);
+
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* "dir/name", freed by the caller; NULL when out of memory. */

@@ -112,7 +112,7 @@ lua_files() {
         : > empty.lua
         compile 3 'empty.lua: .*must return a table' empty.lua
         truncate -s 100M big.lua
-        compile 3 'big.lua: .*longer than' big.lua
+        compile 3 'big.lua: .*more than the limit' big.lua
         echo 'return { name="x", params={}, graph=function() return {} end }' > none.lua
         compile 3 'neither logits nor loss' none.lua
         compile 8 'nosuch.lua: .*no such file' nosuch.lua
@@ -122,6 +122,16 @@ lua_files() {
         mkfifo pipe.lua
         compile 3 'pipe.lua: a device or pipe' pipe.lua
         compile 3 '/dev/zero: a device' /dev/zero
+        echo 'while true do local s = ("x"):rep(2^20 - 1) end' > slow.lua
+        compile 3 'slow.lua:1: error: .*more than 0.2 seconds; --lua-timeout allows more' slow.lua --lua-timeout 0.2
+        mkfifo pipe
+        mkfifo pipe.json
+        compile 3 'pipe.json: not a regular file' tiny.lua --tokenizer pipe.json
+        compile 3 'pipe: a device or pipe' tiny.lua --tokenizer char:pipe
+        compile 3 'pipe: a device or pipe' tiny.lua --weights pipe
+        compile 3 'pipe: a device or pipe' tiny.lua --tuned pipe
+        try 3 'pipe: a device or pipe' "$TGC" train tiny.lua --data pipe --out_dir out.d
+        try 3 'pipe: a device or pipe' "$TGC" run plain.plan --file pipe --tokenizer char:text.txt
         compile 2 'is empty' ''
         compile 8 '[?]\[31mx.lua: no such file' $'./\e[31mx.lua'
 }
@@ -410,7 +420,8 @@ signals() {
         interrupt INT 130 "${go[@]}" --out_dir i.d
         interrupt TERM 143 "${go[@]}" --out_dir t.d
         [ -s i.d/state.safetensors ] && [ -s t.d/state.safetensors ] || echo "nothing was saved"
-        interrupt INT 130 "$TGC" compile "$lua/many_nodes.lua" -o x.plan
+        echo 'while true do local s = ("x"):rep(2^20 - 1) end' > slow.lua
+        interrupt INT 130 "$TGC" compile slow.lua -o x.plan --lua-timeout 0
         [ -e x.plan ] && echo "an interrupted compile wrote a plan"
 }
 
@@ -437,6 +448,7 @@ needs() {       # needs WHAT REASON GROUP...
         done
 }
 
+[ -z "${ONLY:-}" ] || { group $ONLY; exit $failed; }
 for g in graphs lua_files json_graphs plans outputs killed starved no_compiler; do group $g; done
 hf=
 if [ -e "$data/models/tinystories656k/model.safetensors" ]; then

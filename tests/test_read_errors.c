@@ -3,6 +3,8 @@
  * tests/read/NAME.lua fail where a line says `-- error: TEXT`: the message must be
  * NAME.lua:LINE: error: ... TEXT. */
 #include <dirent.h>
+#include <sys/stat.h>
+#include <time.h>
 #include "read_models.h"
 
 /* The line that says `-- error: TEXT`; TEXT is copied out. */
@@ -60,6 +62,169 @@ TEST(bytecode_is_refused)
         CHECK(f && fwrite("\x1bLua\x54\0\x19\x93\r\n\x1a\n", 1, 12, f) == 12 && !fclose(f));
         CHECK(!try_lua(path, NULL, msg, NULL) && strstr(msg, "attempt to load a binary chunk"));
         unlink(path);
+}
+
+/* text[n] as a file that is read with a limit of `seconds`; what the reader says goes to msg, CPU seconds are returned. */
+static double read_for(double seconds, const char *text, size_t n, char msg[2048])
+{
+        char path[300];
+        const char *base = getenv("TMPDIR");
+        ReadOptions o = { .models_dir = "models", .seconds = seconds };
+        Diag d;
+        snprintf(path, sizeof path, "%s/tgc-read-%ld.lua", base ? base : P_tmpdir, (long)getpid());
+        FILE *f = fopen(path, "w");
+        CHECK(f && fwrite(text, 1, n, f) == n && !fclose(f));
+        clock_t start = clock();
+        d.source = NULL;
+        *msg = 0;
+        if (DIAG_CATCH(&d)) {
+                model_free(read_lua(path, &o));
+                diag_end(&d);
+        } else {
+                snprintf(msg, 2048, "%s", d.msg);
+        }
+        unlink(path);
+        return (double)(clock() - start) / CLOCKS_PER_SEC;
+}
+
+/* Loops whose time is spent inside C functions and single instructions. */
+TEST(time_is_bounded)
+{
+        static const char *const code[] = {
+                "while true do local s = ('x'):rep(2^20 - 1) end",
+                "local s = ('x'):rep(2^20 - 1) while true do s:upper() end",
+                "local s = ('x'):rep(2^20 - 1) while true do s:reverse() s:byte(1, 1e5) s:sub(2) end",
+                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = s < t end",
+                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = s == t end",
+                "local s = ('0'):rep(2^20 - 1) .. '1' local n = 0 while true do n = n + s end",
+                "local s, t = ('x'):rep(2^20 - 9), {} while true do t[s .. 'a'] = 1 end",
+                "local s = ('x'):rep(2^19) while true do string.format('%s%q', s, s) end",
+                "local t = {} for i = 1, 3e6 do t[i] = -i end table.sort(t)",
+                "local t = {} for i = 1, 200 do t[i] = i end while true do table.sort(t, function() return false end) end",
+                "local t = {} for i = 1, 1e5 do t[i] = '' end while true do table.concat(t) end",
+                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.insert(t, 1, 0) end",
+                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.remove(t, 1) end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.insert(t, 1, table.remove(t, 1)) end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do local n = select('#', table.unpack(t)) end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do for k in pairs(t) do break end end",
+                "local t = {} for i = 1, 1e5 do t[i] = {} end while true do local x = {} end",
+                "local x = param('w', { 8, 4 }):gather(input('ids', { B, T })) while true do x:as 'q' end",
+                "local x = param('w', { 8, 4 }) while true do local s = x.shape end",
+                "local function f() return f() end f()",
+        };
+        char msg[2048];
+        for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
+                double took = read_for(0.05, code[i], strlen(code[i]), msg);
+                CHECK_MSG(strstr(msg, ":1: error: the model runs for too long (more than 0.05 seconds")
+                          || strstr(msg, "the model needs more than 256 MiB"), "%s: %s", code[i], msg);
+                CHECK_MSG(took < 1.5, "%s took %.2f s", code[i], took);
+        }
+}
+
+/* Lua's parser takes time with the square of such chains. */
+TEST(parsing_is_bounded)
+{
+        static const struct { const char *begin, *link, *end; } chain[] = {
+                { "local a local x = a", " or a", "\n" }, { "local a if a then ", "elseif a then a = 1 ", "end\n" }
+        };
+        enum { BYTES = 3 << 20 };
+        char msg[2048], *text = malloc(BYTES + 1);
+        CHECK(text);
+        for (int i = 0; i < 2; i++) {
+                size_t n = (size_t)sprintf(text, "%s", chain[i].begin), k = strlen(chain[i].link);
+                for (; n + k + 8 < BYTES; n += k)
+                        memcpy(text + n, chain[i].link, k);
+                n += (size_t)sprintf(text + n, "%s", chain[i].end);
+                double took = read_for(0.05, text, n, msg);
+                CHECK_MSG(strstr(msg, "error: the model runs for too long") && took < 1.5, "%.2f s: %s", took, msg);
+        }
+        free(text);
+}
+
+/* What the graph takes counts too. */
+TEST(graph_memory_is_bounded)
+{
+        static const char *const code[] = {
+                "for i = 1, 1e9 do input('i' .. i, { B, T }) end",
+                "local t = {} for i = 1, 1e6 do t[i] = i end for i = 1, 16 do const('c' .. i, t) end local u = {} "
+                "for i = 1, 8e6 do u[i] = i end",
+                "local s, t = ('x'):rep(2^19), {} for i = 1, 2^18 do t[i] = s end table.concat(t)",
+        };
+        char msg[2048];
+        for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
+                read_for(-1, code[i], strlen(code[i]), msg);
+                CHECK_MSG(strstr(msg, ":1: error: the model needs more than 256 MiB"), "%s: %s", code[i], msg);
+        }
+}
+
+/* A limit of its own, and none. */
+TEST(time_is_an_option)
+{
+        static const char code[] = "for i = 1, 4e6 do local x = i * i end error 'done'";
+        char msg[2048];
+        read_for(0.001, code, strlen(code), msg);
+        CHECK_MSG(strstr(msg, "more than 0.001 seconds; --lua-timeout"), "%s", msg);
+        read_for(-1, code, strlen(code), msg);
+        CHECK_MSG(strstr(msg, "done"), "%s", msg);
+        read_for(0, code, strlen(code), msg);
+        CHECK_MSG(strstr(msg, "done"), "%s", msg);
+}
+
+/* The table functions that are written anew do what Lua's do; equal elements keep their order. */
+TEST(tables_are_as_in_lua)
+{
+        static const char code[] =
+                "local function same(t, ...) assert(table.concat(t, ' ') == table.concat({...}, ' '), table.concat(t, ' ')) end\n"
+                "local t = { 5, 2, 8, 1, 9, 3 } table.sort(t) same(t, 1, 2, 3, 5, 8, 9)\n"
+                "table.sort(t, function(a, b) return a > b end) same(t, 9, 8, 5, 3, 2, 1)\n"
+                "t = {} table.sort(t) same(t) t = { 'b' } table.sort(t) same(t, 'b')\n"
+                "t = {} for i = 1, 1000 do t[i] = i * 7919 % 1009 * 1000 + i end\n"
+                "table.sort(t, function(a, b) return a // 100000 < b // 100000 end)\n"
+                "for i = 2, 1000 do local a, b = t[i - 1], t[i] assert(a // 100000 <= b // 100000)\n"
+                "        if a // 100000 == b // 100000 then assert(a % 1000 < b % 1000 or b % 1000 == 0) end end\n"
+                "t = { 1, 2, 3 } table.insert(t, 4) table.insert(t, 1, 0) table.insert(t, 6, 5) same(t, 0, 1, 2, 3, 4, 5)\n"
+                "assert(table.remove(t) == 5 and table.remove(t, 1) == 0 and table.remove(t, 2) == 2) same(t, 1, 3, 4)\n"
+                "assert(table.remove(t, 4) == nil) t = {} assert(table.remove(t) == nil and table.remove(t, 0) == nil)\n"
+                "assert(tostring({}) == 'table' and tostring(print) == 'nil' and tostring(pairs) == 'function')\n"
+                "assert(string.format('%s %d', {}, 3) == 'table 3' and tostring(0.5) == '0.5')\n"
+                "error 'done'\n";
+        static const char *const bad[][2] = {
+                { "table.insert({}, 3, 1)", "insert: the position is out of bounds" },
+                { "table.remove({ 1 }, 3)", "remove: the position is out of bounds" },
+                { "table.insert(1, 1)", "insert: a table is wanted, here is a number" },
+                { "table.sort({ 1, {} })", "attempt to compare" },
+                { "local s = ('%p'):format({})", "%p is not known" },
+        };
+        char msg[2048];
+        read_for(0, code, strlen(code), msg);
+        CHECK_MSG(strstr(msg, "done"), "%s", msg);
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                read_for(0, bad[i][0], strlen(bad[i][0]), msg);
+                CHECK_MSG(strstr(msg, bad[i][1]) && strstr(msg, ":1: error: "), "%s: %s", bad[i][0], msg);
+        }
+}
+
+/* A module that is a pipe has no writer, a folder no text. */
+TEST(modules_are_files)
+{
+        static const char code[] = "local m = require 'other'";
+        char dir[300], path[400], other[400], msg[2048] = "";
+        const char *base = getenv("TMPDIR");
+        snprintf(dir, sizeof dir, "%s/tgc-read-%ld.d", base ? base : P_tmpdir, (long)getpid());
+        snprintf(path, sizeof path, "%s/m.lua", dir);
+        snprintf(other, sizeof other, "%s/other.lua", dir);
+        CHECK(!mkdir(dir, 0700));
+        FILE *f = fopen(path, "w");
+        CHECK(f && fputs(code, f) >= 0 && !fclose(f));
+        for (int i = 0; i < 2; i++) {
+                CHECK(!(i ? mkdir(other, 0700) : mkfifo(other, 0600)));
+                CHECK(!try_lua(path, NULL, msg, NULL));
+                CHECK_MSG(strstr(msg, i ? "other.lua: a folder, not a regular file"
+                                        : "other.lua: a device or pipe, not a regular file"), "%s", msg);
+                CHECK(!(i ? rmdir(other) : unlink(other)));
+        }
+        unlink(path);
+        rmdir(dir);
 }
 
 TEST(definitions)

@@ -1,8 +1,8 @@
 /* check.c: what both readers check before a node enters the graph. */
 #include "read.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../../runtime/file.h"
 
 bool op_is_public(Op op)
 {
@@ -206,24 +206,9 @@ int *names_at(Names *t, const char *key)
 
 char *read_text(const char *path, size_t most, size_t *n)
 {
-        Loc loc = { path, 0, 0 };
-        FILE *f = fopen(path, "rb");
-        Text t = { 0 };
-        char buf[1 << 14];
-        size_t k;
-        if (!f)
-                error_at(loc, "cannot be opened: %s", strerror(errno));
-        text_put(&t, "", 0);
-        while (t.n <= most && (k = fread(buf, 1, sizeof buf, f)) > 0)
-                text_put(&t, buf, k);
-        bool bad = ferror(f);
-        fclose(f);
-        *n = t.n;
-        if (bad || t.n > most) {
-                text_free(&t);
-                if (bad)
-                        error_at(loc, "cannot be read");
-                error_at(loc, "is longer than %zu bytes", most);
-        }
-        return t.s;
+        char *text;
+        Err e;
+        if (file_read_text(path, most, &text, n, &e))
+                error_code(e.code, (Loc){ 0 }, "%s", e.msg);
+        return text;
 }

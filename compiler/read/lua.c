@@ -15,9 +15,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../../runtime/file.h"
 #include "../../runtime/json.h"
 
 /* Parameters --------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b)
+{
+        return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 /* All keys of the table at i, sorted; lives in the model's arena. */
 static const char **keys_of(lua_State *L, int i, int *n)
@@ -31,14 +37,9 @@ static const char **keys_of(lua_State *L, int i, int *n)
                 luaL_error(L, "a table of parameters or outputs has more than %d keys", READ_MAX_KEYS);
         key = arena_alloc(reader_of(L)->m->arena, (size_t)(cap + 1) * sizeof *key);
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
-                if (lua_type(L, -2) == LUA_TSTRING) {
-                        const char *s = lua_tostring(L, -2);
-                        int at = *n;
-                        for (; at > 0 && strcmp(key[at - 1], s) > 0; at--)
-                                key[at] = key[at - 1];
-                        key[at] = s;
-                        ++*n;
-                }
+                if (lua_type(L, -2) == LUA_TSTRING)
+                        key[(*n)++] = lua_tostring(L, -2);
+        qsort(key, (size_t)*n, sizeof *key, by_text);
         return key;
 }
 
@@ -202,8 +203,7 @@ static void push_family(lua_State *L)
 static void push_file(lua_State *L)
 {
         Reader *r = reader_of(L);
-        FILE *f = fopen(r->path, "rb");
-        if (!f && !strchr(r->path, '/')) {
+        if (!file_exists(r->path) && !strchr(r->path, '/')) {
                 size_t n = strlen(r->path);
                 if (n > 4 && !strcmp(r->path + n - 4, ".lua"))
                         n -= 4;
@@ -215,8 +215,6 @@ static void push_file(lua_State *L)
                         return;
                 }
         }
-        if (f)
-                fclose(f);
         sandbox_load_path(L, r->path);
         lua_call(L, 0, 1);
 }

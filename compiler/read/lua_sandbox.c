@@ -6,9 +6,17 @@
  * has no io, os, debug, load, pcall, coroutines or metatables, so nothing can
  * catch the errors that its limits raise and nothing runs outside of them:
  *
- *      memory          256 MiB (twice that for one allocation, then at once)
+ *      time            5 s of the thread's CPU time (ReadOptions.seconds)
+ *      memory          256 MiB, Lua's and the graph's together (twice that for one allocation, then at once)
  *      instructions    200 million
- *      one string      16 MiB from string.rep
+ *      one string      1 MiB
+ *
+ * The clock is read between instructions, before every call, and while a file is parsed.
+ * No C function may take long by itself: strings and memory are bounded, so one that walks
+ * its arguments once is fine.  What walks a table by `#t` is not (a table of a few entries may
+ * have a length of 2^40) and is written in Lua, where its instructions count.
+ *
+ * Nothing that a model can see differs between two runs: no addresses, no random pivots.
  *
  * Errors of C code (error_at) are caught before they cross Lua's frames, kept in
  * the Reader and thrown again when Lua has unwound. */
@@ -17,24 +25,82 @@
 #include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
+#include "../../runtime/file.h"
 
 enum {
         MEMORY_SOFT = 256 << 20, MEMORY_HARD = 512 << 20,
-        MAX_STEPS = 200000000, HOOK_STEPS = 1000, MAX_REP = 16 << 20, LONG_STRING = 1 << 20
+        MAX_STEPS = 200000000, HOOK_STEPS = 200, MAX_STRING = 1 << 20,
+        READ_PIECE = 256                /* bytes parsed between two looks at the clock: the parser takes quadratic time */
 };
+static const double MAX_SECONDS = 5, LOOK_SECONDS = 0.02;
 
 #define BLOCKS "@blocks.lua"
 
 /* What Lua itself says best.  Its frames are passed over when a line is looked for. */
 static const char prelude[] =
-        "local next, type, sort, error = next, type, table.sort, error\n"
+        "local next, type, error, select, floor = next, type, error, select, math.floor\n"
         "local push, pop = scope_push, scope_pop\n"
         "scope_push, scope_pop = nil, nil\n"
         "local function before(a, b)\n"
         "        local x, y = type(a), type(b)\n"
         "        if x ~= y then return x < y end\n"
         "        return a < b\n"
+        "end\n"
+        "local function is_table(t, what)\n"
+        "        if type(t) ~= 'table' then error(what .. ': a table is wanted, here is a ' .. type(t), 3) end\n"
+        "end\n"
+        /* stable, n log n whatever the order */
+        "local function sort(t, less)\n"
+        "        is_table(t, 'sort')\n"
+        "        less = less or function(a, b) return a < b end\n"
+        "        local n, from, to, width = #t, t, {}, 1\n"
+        "        while width < n do\n"
+        "                for low = 1, n, 2 * width do\n"
+        "                        local i, i_end, j_end = low, low + width, low + 2 * width\n"
+        "                        if i_end > n + 1 then i_end = n + 1 end\n"
+        "                        if j_end > n + 1 then j_end = n + 1 end\n"
+        "                        local j = i_end\n"
+        "                        for k = low, j_end - 1 do\n"
+        "                                if i < i_end and (j >= j_end or not less(from[j], from[i])) then\n"
+        "                                        to[k] = from[i] i = i + 1\n"
+        "                                else\n"
+        "                                        to[k] = from[j] j = j + 1\n"
+        "                                end\n"
+        "                        end\n"
+        "                end\n"
+        "                if from == t then from, to = to, {} else from, to = to, from end\n"
+        "                width = 2 * width\n"
+        "        end\n"
+        "        if from ~= t then for k = 1, n do t[k] = from[k] end end\n"
+        "end\n"
+        "table.sort = function(t, less)\n"
+        "        if less ~= nil and type(less) ~= 'function' then error('sort: the order is no function', 2) end\n"
+        "        sort(t, less)\n"
+        "end\n"
+        "local function place(p, low, high, what)\n"
+        "        local i = type(p) == 'number' and floor(p)\n"
+        "        if not i or i ~= p or i < low or i > high then error(what .. ': the position is out of bounds', 3) end\n"
+        "        return i\n"
+        "end\n"
+        "table.insert = function(t, ...)\n"
+        "        is_table(t, 'insert')\n"
+        "        local n, k = #t + 1, select('#', ...)\n"
+        "        if k == 1 then t[n] = ... return end\n"
+        "        if k ~= 2 then error('insert: two or three arguments are wanted', 2) end\n"
+        "        local p, v = ...\n"
+        "        p = place(p, 1, n, 'insert')\n"
+        "        for i = n, p + 1, -1 do t[i] = t[i - 1] end\n"
+        "        t[p] = v\n"
+        "end\n"
+        "table.remove = function(t, p)\n"
+        "        is_table(t, 'remove')\n"
+        "        local n = #t\n"
+        "        if p == nil then p = n else p = place(p, n == 0 and 0 or 1, n + 1, 'remove') end\n"
+        "        local v = t[p]\n"
+        "        for i = p, n - 1 do t[i] = t[i + 1] end\n"
+        "        if p <= n then t[n] = nil end\n"
+        "        return v\n"
         "end\n"
         "function pairs(t)\n"
         "        local keys, i = {}, 0\n"
@@ -119,6 +185,8 @@ static int explain(lua_State *L)
         Loc loc = sandbox_here(L);
         const char *msg = lua_tostring(L, 1);
         r->code = 3;
+        if (!loc.line)                                  /* what is closed while an error unwinds has no caller */
+                loc = r->last;
         if (!msg)
                 msg = "the model raised an error that is not a string";
         else
@@ -128,6 +196,14 @@ static int explain(lua_State *L)
         else
                 snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "", r->path ? ": " : "", msg);
         return 1;
+}
+
+/* What a refused allocation means. */
+static const char *why_no_memory(Reader *r)
+{
+        r->code = r->starved ? 5 : 3;
+        return r->starved ? "no memory to read the model"
+             : r->long_string ? "a string is longer than 1 MiB" : "the model needs more than 256 MiB";
 }
 
 bool sandbox_call(Reader *r, int n_args, int n_results)
@@ -142,10 +218,9 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
         }
         if (!r->msg[0]) {                               /* the handler did not run, or had no room to */
                 const char *file = r->last.file ? r->last.file : r->path ? r->path : "model";
-                r->code = rc == LUA_ERRMEM && r->starved ? 5 : 3;
+                r->code = 3;
                 snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file, r->last.line ? r->last.line : 1,
-                         r->code == 5 ? "no memory to read the model"
-                         : rc == LUA_ERRMEM ? "the model needs more than 256 MiB" : "calls are nested too deep");
+                         rc == LUA_ERRMEM ? why_no_memory(r) : "calls are nested too deep");
         }
         return false;
 }
@@ -156,8 +231,11 @@ static void *allocate(void *ctx, void *p, size_t old, size_t size)
 {
         Reader *r = ctx;
         if (!p) {                                       /* old is then the kind of object */
-                if (old == LUA_TSTRING && size > LONG_STRING && r->L)
-                        r->last = sandbox_here(r->L);   /* doubling takes few instructions: no hook may come */
+                if (old == LUA_TSTRING && size > MAX_STRING + 64 && r->L && !r->own_string) {
+                        r->last = sandbox_here(r->L);
+                        r->long_string = true;
+                        return NULL;
+                }
                 old = 0;
         }
         if (size == 0) {
@@ -175,19 +253,55 @@ static void *allocate(void *ctx, void *p, size_t old, size_t size)
         return p;
 }
 
+static double now(clockid_t clock)
+{
+        struct timespec t;
+        clock_gettime(clock, &t);
+        return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double most_seconds(const Reader *r)
+{
+        return r->o->seconds ? r->o->seconds : MAX_SECONDS;
+}
+
+/* CPU time cannot pass faster than time, which is cheaper to ask for. */
+static bool is_late(Reader *r)
+{
+        double t;
+        if (most_seconds(r) < 0 || (t = now(CLOCK_MONOTONIC)) < r->next_look)
+                return false;
+        r->next_look = t + LOOK_SECONDS;
+        return now(CLOCK_THREAD_CPUTIME_ID) - r->began > most_seconds(r);
+}
+
+#define TOO_LONG "the model runs for too long (more than %f seconds; --lua-timeout allows more)"
+
+static void check_memory(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        const size_t graph = arena_size(r->m->arena);
+        if (r->memory + graph <= MEMORY_SOFT)
+                return;
+        if (graph <= MEMORY_SOFT)
+                lua_gc(L, LUA_GCCOLLECT, 0);
+        if (r->memory + graph > MEMORY_SOFT)
+                luaL_error(L, "the model needs more than %d MiB", MEMORY_SOFT >> 20);
+}
+
 static void hook(lua_State *L, lua_Debug *ar)
 {
         Reader *r = reader_of(L);
-        (void)ar;
-        r->last = sandbox_here(L);
-        r->steps += HOOK_STEPS;
-        if (r->steps > MAX_STEPS)
-                luaL_error(L, "the model runs for too long (more than %d million instructions)", MAX_STEPS / 1000000);
-        if (r->memory > MEMORY_SOFT) {
-                lua_gc(L, LUA_GCCOLLECT, 0);
-                if (r->memory > MEMORY_SOFT)
-                        luaL_error(L, "the model needs more than %d MiB", MEMORY_SOFT >> 20);
+        if (ar->event == LUA_HOOKCOUNT) {
+                r->last = sandbox_here(L);
+                r->steps += HOOK_STEPS;
+                if (r->steps > MAX_STEPS)
+                        luaL_error(L, "the model runs for too long (more than %d million instructions)",
+                                   MAX_STEPS / 1000000);
         }
+        if (is_late(r))
+                luaL_error(L, TOO_LONG, most_seconds(r));
+        check_memory(L);
 }
 
 static int rep(lua_State *L)
@@ -196,8 +310,8 @@ static int rep(lua_State *L)
         const char *s = luaL_checklstring(L, 1, &n), *sep = luaL_optlstring(L, 3, "", &n_sep);
         lua_Integer times = luaL_checkinteger(L, 2);
         luaL_Buffer b;
-        if (times > 0 && (n + n_sep) && (lua_Unsigned)times > MAX_REP / (n + n_sep))
-                return luaL_error(L, "rep: the string would be longer than %d MiB", MAX_REP >> 20);
+        if (times > 0 && (n + n_sep) && (lua_Unsigned)times > MAX_STRING / (n + n_sep))
+                return luaL_error(L, "rep: the string would be longer than %d MiB", MAX_STRING >> 20);
         luaL_buffinit(L, &b);
         for (lua_Integer i = 0; i < times && n + n_sep; i++) {
                 luaL_addlstring(&b, s, n);
@@ -208,21 +322,91 @@ static int rep(lua_State *L)
         return 1;
 }
 
+/* Addresses: what tostring and %s would show of such a value, and %p of any. */
+static bool has_address(lua_State *L, int i)
+{
+        int t = lua_type(L, i);
+        if (t != LUA_TTABLE && t != LUA_TFUNCTION && t != LUA_TUSERDATA && t != LUA_TLIGHTUSERDATA)
+                return false;
+        if (luaL_getmetafield(L, i, "__tostring") == LUA_TNIL)
+                return true;
+        lua_pop(L, 1);
+        return false;
+}
+
+static int to_string(lua_State *L)
+{
+        luaL_checkany(L, 1);
+        if (has_address(L, 1))
+                lua_pushstring(L, luaL_typename(L, 1));
+        else
+                luaL_tolstring(L, 1, NULL);
+        return 1;
+}
+
+/* string.format, the upvalue, without addresses. */
+static int format(lua_State *L)
+{
+        const char *s = luaL_checkstring(L, 1);
+        int n = lua_gettop(L);
+        for (; *s; s++)
+                if (*s == '%') {
+                        s += 1 + strspn(s + 1, "-+ #0123456789.");
+                        if (*s == 'p')
+                                return luaL_error(L, "format: %%p is not known");
+                        if (!*s)
+                                break;
+                }
+        for (int i = 2; i <= n; i++)
+                if (has_address(L, i)) {
+                        lua_pushstring(L, luaL_typename(L, i));
+                        lua_replace(L, i);
+                }
+        lua_pushvalue(L, lua_upvalueindex(1));
+        lua_insert(L, 1);
+        lua_call(L, n, 1);
+        return 1;
+}
+
 /* Modules -------------------------------------------------------------- */
+
+typedef struct Piece { const char *at, *chunk; size_t left; } Piece;
+
+static const char *next_piece(lua_State *L, void *ctx, size_t *n)
+{
+        Piece *p = ctx;
+        const char *at = p->at;
+        Reader *r = reader_of(L);
+        if (is_late(r)) {
+                r->code = 3;
+                snprintf(r->msg, sizeof r->msg, "%s: error: %s", p->chunk + 1,
+                         lua_pushfstring(L, TOO_LONG, most_seconds(r)));
+                lua_error(L);
+        }
+        *n = p->left < READ_PIECE ? p->left : READ_PIECE;
+        p->at += *n;
+        p->left -= *n;
+        return *n ? at : NULL;
+}
 
 void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
 {
         Reader *r = reader_of(L);
-        int rc = luaL_loadbufferx(L, text, n, chunk, "t");
+        Piece p = { text, chunk, n };
+        int rc = lua_load(L, next_piece, &p, chunk, "t");
         if (rc == LUA_OK)
                 return;
+        if (r->msg[0])
+                lua_error(L);
         /* "short name:LINE: what": put the whole name in place of the short one */
         const char *msg = lua_tostring(L, -1), *line = msg, *what;
         while ((line = strchr(line, ':')) && strspn(line + 1, "0123456789") == 0)
                 line++;
         what = line ? strstr(line + 1, ": ") : NULL;
-        r->code = rc == LUA_ERRMEM && r->starved ? 5 : 3;
-        if (what)
+        r->code = 3;
+        if (rc == LUA_ERRMEM)
+                snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, why_no_memory(r));
+        else if (what)
                 snprintf(r->msg, sizeof r->msg, "%s%.*s: error: %s", chunk + 1, (int)(what - line), line, what + 2);
         else
                 snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, msg);
@@ -241,13 +425,11 @@ static const ModelFile *embedded(const char *file)
 static bool load_file(lua_State *L, const char *path, const char *chunk)
 {
         Reader *r = reader_of(L);
-        FILE *f = fopen(path, "rb");
         Diag d;
         char *volatile text = NULL;
         size_t n;
-        if (!f)
+        if (!file_exists(path))
                 return false;
-        fclose(f);
         d.source = NULL;
         if (DIAG_CATCH(&d)) {
                 text = read_text(path, READ_MAX_LUA, &n);
@@ -257,7 +439,9 @@ static bool load_file(lua_State *L, const char *path, const char *chunk)
                 r->code = d.code;
                 lua_error(L);
         }
+        r->own_string = true;
         lua_pushlstring(L, text, n);                    /* Lua's own copy, so that no error leaks ours */
+        r->own_string = false;
         free(text);
         text = NULL;
         const char *own = lua_tolstring(L, -1, &n);
@@ -301,7 +485,7 @@ bool sandbox_has(const Reader *r, const char *module)
 {
         char path[4096];
         snprintf(path, sizeof path, "%s/%s.lua", r->o->models_dir ? r->o->models_dir : "", module);
-        if (r->o->models_dir && !access(path, R_OK))
+        if (r->o->models_dir && file_exists(path))
                 return true;
         return embedded(strrchr(path, '/') + 1);
 }
@@ -337,7 +521,8 @@ static const struct { const char *lib, *field; } forbidden[] = {
         { "_G", "collectgarbage" }, { "_G", "dofile" }, { "_G", "getmetatable" }, { "_G", "load" },
         { "_G", "loadfile" }, { "_G", "pcall" }, { "_G", "print" }, { "_G", "rawequal" }, { "_G", "rawget" },
         { "_G", "rawlen" }, { "_G", "rawset" }, { "_G", "setmetatable" }, { "_G", "warn" }, { "_G", "xpcall" },
-        { "math", "random" }, { "math", "randomseed" }, { "table", "move" },
+        { "math", "random" }, { "math", "randomseed" },
+        { "table", "insert" }, { "table", "move" }, { "table", "remove" }, { "table", "sort" },       /* prelude's own */
         { "string", "dump" }, { "string", "find" }, { "string", "gmatch" }, { "string", "gsub" },
         { "string", "match" }, { "string", "pack" }, { "string", "packsize" }, { "string", "unpack" },
 };
@@ -358,6 +543,10 @@ static int populate(lua_State *L)
         lua_getglobal(L, LUA_STRLIBNAME);
         lua_pushcfunction(L, rep);
         lua_setfield(L, -2, "rep");
+        lua_getfield(L, -1, "format");
+        lua_pushcclosure(L, format, 1);
+        lua_setfield(L, -2, "format");
+        lua_register(L, "tostring", to_string);
         luaL_newmetatable(L, "loaded");                 /* modules are kept apart from Lua's own table */
         lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
         lua_register(L, "require", require);
@@ -366,12 +555,13 @@ static int populate(lua_State *L)
         lua_call(L, 0, 0);
         lua_pushnil(L);
         lua_setglobal(L, "next");
-        lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_STEPS);
+        lua_sethook(L, hook, LUA_MASKCALL | LUA_MASKCOUNT, HOOK_STEPS);
         return 0;
 }
 
 void sandbox_open(Reader *r)
 {
+        r->began = now(CLOCK_THREAD_CPUTIME_ID);
         r->L = lua_newstate(allocate, r);
         if (!r->L)
                 error_code(5, (Loc){ r->path, 0, 0 }, "no memory for Lua");

@@ -50,6 +50,7 @@ typedef struct Reader {
         size_t     memory, n_const;
         int        n_params;
         int64_t    steps;
+        double     began, next_look;            /* CPU time of the thread when it began; when to ask for it again */
         Loc        last;                        /* where the code was a moment ago, for memory errors */
         Names      used;                        /* names given to nodes: highest suffix handed out */
         const char *file[64];                   /* names of source files, in the model's arena */
@@ -57,6 +58,7 @@ typedef struct Reader {
         char       msg[2048];                   /* the error that is unwinding, "" if none */
         int        code;
         bool       starved;                     /* the machine had no memory: not the model's fault */
+        bool       long_string, own_string;     /* one was refused; the one being made is ours */
 } Reader;
 
 Reader *reader_of(lua_State *L);

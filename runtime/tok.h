@@ -40,11 +40,23 @@ size_t utf8_get(const char *s, size_t n, uint32_t *cp);
 size_t utf8_put(char *s, uint32_t cp);          /* s has room for 4 */
 size_t utf8_valid(const char *s, size_t n);     /* length of the valid start */
 
-bool cp_is_space(uint32_t cp);                  /* Unicode White_Space       */
-bool cp_is_word(uint32_t cp);                   /* \w of the Rust regex crate */
-
 uint32_t byte_level_cp(unsigned char b);        /* GPT-2's printable stand-in for a byte */
 int  byte_level_byte(uint32_t cp);              /* its inverse, or -1 */
+
+/* ---- tok_class.c: characters as the reference sees them --------------------- */
+
+typedef struct Range { uint32_t from, to; } Range;
+bool cp_in(const Range *r, size_t n, uint32_t cp);              /* n sorted ranges */
+extern const Range *const cp_punctuation, *const cp_digit, cp_space[];
+extern const size_t n_cp_punctuation, n_cp_digit, n_cp_space;
+
+bool cp_is_space(uint32_t cp);                  /* Unicode White_Space       */
+bool cp_is_word(uint32_t cp);                   /* \w of the Rust regex crate */
+bool cp_is_accent(uint32_t cp);                 /* what StripAccents removes */
+bool cp_is_young(uint32_t cp);                  /* libraries may not know it yet, or know it only now */
+bool cp_is_inert(uint32_t cp);                  /* normalisers neither change nor reorder it, nor what is around it */
+uint32_t cp_stand_in(uint32_t cp);              /* what a regular expression sees: of the same class and length */
+uint32_t cp_lower(uint32_t cp);
 
 /* ---- tok_vocab.c: id <-> bytes ----------------------------------------------- */
 
@@ -99,22 +111,26 @@ void work_free(MergeWork *w);
 
 /* ---- tok_pattern.c: what a file calls a pattern ------------------------------- */
 
+/* A literal string, any one character of a set, or a regular expression. */
 typedef struct Pattern {
-        char  *literal;         /* or NULL: a regular expression */
+        char  *literal;
         size_t n;
+        const Range *set;       /* static; n ranges */
         void  *code;            /* pcre2_code_8 */
 } Pattern;
 
 int  pattern_literal(Pattern *p, const char *s, size_t n, Err *e);
 int  pattern_regex(Pattern *p, const char *regex, Err *e);
+void pattern_set(Pattern *p, const Range *set, size_t n);
 void pattern_free(Pattern *p);
 
 /* A scan over one text after another.  scan_next: 1 and the next match [*from, *to),
  * 0 at the end, -1 and *e where a limit is hit.  Bytes that are not UTF-8 match no
- * regular expression. */
+ * regular expression and no set. */
 typedef struct Scan {
         const Pattern *p;
-        const char *text;
+        const char *text, *seen;                /* seen: what a regular expression gets, with stand-ins */
+        Buf swapped;                            /* seen, where it differs */
         size_t n, pos, last, run, run_end;      /* run: the valid stretch searched now */
         void *data, *limits;                    /* pcre2_match_data_8, pcre2_match_context_8 */
 } Scan;
@@ -241,6 +257,7 @@ int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b
 /* Append a step to t->split. */
 int tok_split_regex(Tokenizer *t, const char *regex, int cut, bool invert, Err *e);
 int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err *e);
+int tok_split_set(Tokenizer *t, const Range *set, size_t n, int cut, Err *e);
 int tok_split_prefix(Tokenizer *t, const char *with, int when, Err *e);
 int tok_split_replace(Tokenizer *t, const char *what, const char *with, Err *e);
 int tok_split_bytes(Tokenizer *t, Err *e);

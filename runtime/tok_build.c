@@ -139,6 +139,17 @@ int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err 
         return pattern_literal(&s->pattern, text, strlen(text), e);
 }
 
+int tok_split_set(Tokenizer *t, const Range *set, size_t n, int cut, Err *e)
+{
+        Split *s = new_split(t, SPLIT_PATTERN, e);
+
+        if (!s)
+                return TGC_BAD_FILE;
+        s->cut = cut;
+        pattern_set(&s->pattern, set, n);
+        return TGC_OK;
+}
+
 int tok_split_prefix(Tokenizer *t, const char *with, int when, Err *e)
 {
         Split *s = new_split(t, SPLIT_PREFIX, e);

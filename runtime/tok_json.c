@@ -212,7 +212,6 @@ static const Stage normalizer = { "normalizer", "normalizers", norm_part };
 /* \w of the Rust regex crate: no fractions and superscripts, but joiners. */
 #define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
               "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
-#define PUNCT "[\\p{P}$+<=>^`|~]"
 
 static int get_cut(Reader *r, const cJSON *o, const char *fallback)
 {
@@ -239,6 +238,12 @@ static void split_literal(Reader *r, const char *text, int cut, bool invert)
 {
         if (r->rc == TGC_OK)
                 r->rc = tok_split_literal(r->t, text, cut, invert, r->e);
+}
+
+static void split_set(Reader *r, const Range *set, size_t n, int cut)
+{
+        if (r->rc == TGC_OK)
+                r->rc = tok_split_set(r->t, set, n, cut, r->e);
 }
 
 static void split_prefix(Reader *r, const char *with, int when)
@@ -295,12 +300,12 @@ static void split_metaspace(Reader *r, const cJSON *o)
 
 static void split_digits(Reader *r, const cJSON *o)
 {
-        split_regex(r, "\\p{N}", get_bool(r, o, "individual_digits", 0) ? CUT_ISOLATED : CUT_CONTIGUOUS, false);
+        split_set(r, cp_digit, n_cp_digit, get_bool(r, o, "individual_digits", 0) ? CUT_ISOLATED : CUT_CONTIGUOUS);
 }
 
 static void split_punctuation(Reader *r, const cJSON *o)
 {
-        split_regex(r, PUNCT, get_cut(r, o, "Isolated"), false);
+        split_set(r, cp_punctuation, n_cp_punctuation, get_cut(r, o, "Isolated"));
 }
 
 static void split_words(Reader *r, const cJSON *o)
@@ -312,7 +317,7 @@ static void split_words(Reader *r, const cJSON *o)
 static void split_spaces(Reader *r, const cJSON *o)
 {
         (void)o;
-        split_regex(r, "\\s", CUT_REMOVED, false);
+        split_set(r, cp_space, n_cp_space, CUT_REMOVED);
 }
 
 static void split_delimiter(Reader *r, const cJSON *o)
@@ -323,8 +328,8 @@ static void split_delimiter(Reader *r, const cJSON *o)
 static void split_bert(Reader *r, const cJSON *o)
 {
         (void)o;
-        split_regex(r, "\\s", CUT_REMOVED, false);
-        split_regex(r, PUNCT, CUT_ISOLATED, false);
+        split_set(r, cp_space, n_cp_space, CUT_REMOVED);
+        split_set(r, cp_punctuation, n_cp_punctuation, CUT_ISOLATED);
 }
 
 static const Part split_part[] = {

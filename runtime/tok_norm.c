@@ -2,25 +2,44 @@
 #include "tok.h"
 #include <utf8proc.h>
 
+/* Bytes up to the next that are not UTF-8 or whose character normalising leaves alone; *alone: how many those are. */
+static size_t touched(const char *s, size_t n, size_t *alone)
+{
+        size_t i = 0, len;
+        uint32_t cp;
+
+        for (*alone = 0; i < n; i += len) {
+                if ((unsigned char)s[i] < 0x80) {
+                        len = 1;
+                        continue;
+                }
+                len = utf8_get(s + i, n - i, &cp);
+                if (!len || cp_is_inert(cp)) {
+                        *alone = len ? len : 1;
+                        break;
+                }
+        }
+        return i;
+}
+
 static int unicode_form(int form, const char *text, size_t n, Buf *out, Err *e)
 {
-        for (size_t i = 0; i < n;) {
-                size_t valid = utf8_valid(text + i, n - i);
+        for (size_t i = 0, alone; i < n; i += alone) {
+                size_t some = touched(text + i, n - i, &alone);
                 utf8proc_uint8_t *to = NULL;
                 utf8proc_ssize_t len;
 
-                if (!valid) {
-                        buf_put(out, text + i++, 1);
-                        continue;
+                if (some) {
+                        len = utf8proc_map((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)some, &to,
+                                           (utf8proc_option_t)form);
+                        if (len < 0)
+                                return len == UTF8PROC_ERROR_NOMEM ? tok_no_memory(e)
+                                     : err_set(e, TGC_FAIL, "tokenizer: normalising: %s", utf8proc_errmsg(len));
+                        buf_put(out, (char *)to, (size_t)len);
+                        free(to);
+                        i += some;
                 }
-                len = utf8proc_map((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)valid, &to,
-                                   (utf8proc_option_t)form);
-                if (len < 0)
-                        return len == UTF8PROC_ERROR_NOMEM ? tok_no_memory(e)
-                             : err_set(e, TGC_FAIL, "tokenizer: normalising: %s", utf8proc_errmsg(len));
-                buf_put(out, (char *)to, (size_t)len);
-                free(to);
-                i += valid;
+                buf_put(out, text + i, alone);
         }
         return TGC_OK;
 }
@@ -38,11 +57,9 @@ static void each_cp(int op, const char *text, size_t n, Buf *out)
                         if (cp == 0x130)                /* the one letter whose small form is two code points */
                                 buf_put(out, "i\xcc\x87", 3);
                         else
-                                buf_put(out, s, utf8_put(s, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp)));
-                } else {
-                        int c = (int)utf8proc_category((utf8proc_int32_t)cp);
-                        if (c != UTF8PROC_CATEGORY_MN && c != UTF8PROC_CATEGORY_MC && c != UTF8PROC_CATEGORY_ME)
-                                buf_put(out, text + i, len);
+                                buf_put(out, s, utf8_put(s, cp_lower(cp)));
+                } else if (!cp_is_accent(cp)) {
+                        buf_put(out, text + i, len);
                 }
         }
 }

@@ -1,7 +1,9 @@
-/* tok_pattern.c: literal strings and regular expressions of tokenizer files.
+/* tok_pattern.c: literal strings, sets of characters and regular expressions of tokenizer files.
  *
  * Hugging Face runs these on Oniguruma, in Ruby's dialect; we run PCRE2.  The few
- * constructs the dialects read differently are translated, or refused. */
+ * constructs the dialects read differently are translated, or refused.  The two also
+ * know different versions of Unicode: a text is matched with a stand-in for each
+ * character that is young, of the same class and as many bytes. */
 #include "tok.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -11,9 +13,10 @@
 #define HEAP_LIMIT  (64u << 10)         /* KiB of backtracking memory of one match      */
 
 /* \s and \w as Oniguruma has them, to stand inside [ ]: PCRE2's \s also takes in
- * U+180E, and its \w leaves out marks and circled letters. */
+ * U+180E, and its \w leaves out marks and circled letters; of numbers that are no
+ * digits Oniguruma has those in Latin-1. */
 #define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{N}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
               "\\x{1f170}-\\x{1f189}"
 #define HEX   "0-9a-fA-F"
 
@@ -44,6 +47,38 @@ static bool put_class(Buf *out, char c, bool inside)
         return false;
 }
 
+/* \b and \B. */
+static void put_boundary(Buf *out, char c)
+{
+        static const char in[] = "[" WORD "]";
+
+        put(out, "(?:(?<=");
+        put(out, in);
+        put(out, c == 'b' ? ")(?!" : ")(?=");
+        put(out, in);
+        put(out, ")|(?<!");
+        put(out, in);
+        put(out, c == 'b' ? ")(?=" : ")(?!");
+        put(out, in);
+        put(out, "))");
+}
+
+/* [:name:] at s, within a class; its length, 0 where the dialects differ. */
+static size_t put_posix(Buf *out, const char *s)
+{
+        static const struct { const char *name, *set; } posix[] = {
+                { "[:space:]", SPACE }, { "[:word:]", WORD }, { "[:digit:]", "\\p{Nd}" }, { "[:xdigit:]", HEX },
+                { "[:punct:]", "\\p{P}\\p{S}" }
+        };
+
+        for (size_t i = 0; i < sizeof posix / sizeof *posix; i++)
+                if (!strncmp(s, posix[i].name, strlen(posix[i].name))) {
+                        put(out, posix[i].set);
+                        return strlen(posix[i].name);
+                }
+        return 0;
+}
+
 /* Length of a {2,3} at s, 0 where it is none. */
 static size_t repeat_len(const char *s)
 {
@@ -65,8 +100,12 @@ static int translate(const char *regex, Buf *out, Err *e)
         for (const char *s = regex; *s; s++) {
                 if (*s == '\\' && s[1]) {
                         s++;
-                        if (strchr("QEC", *s) || (inside && strchr("WH", *s)))
+                        if (strchr("QECRXKGNOyYvV", *s) || (inside && strchr("WH", *s)))
                                 return refuse(regex, (char[]){ '\\', *s, 0 }, e);
+                        if (!inside && (*s == 'b' || *s == 'B')) {
+                                put_boundary(out, *s);
+                                continue;
+                        }
                         if (put_class(out, *s, inside))
                                 continue;
                         buf_put(out, s - 1, 2);
@@ -79,12 +118,10 @@ static int translate(const char *regex, Buf *out, Err *e)
                                 return refuse(regex, "a class within a class", e);
                         if (*s == '&' && s[1] == '&')
                                 return refuse(regex, "&& within a class", e);
-                        if (*s == '[') {                                        /* [:alpha:] */
-                                const char *end = strstr(s, ":]");
-                                if (!end)
-                                        return refuse(regex, "an open [:", e);
-                                buf_put(out, s, (size_t)(end - s) + 2);
-                                s = end + 1;
+                        if (*s == '[') {                                        /* [:space:] */
+                                if (!(n = put_posix(out, s)))
+                                        return refuse(regex, "this [: :]", e);
+                                s += n - 1;
                                 continue;
                         }
                         inside = *s != ']';
@@ -117,6 +154,11 @@ int pattern_literal(Pattern *p, const char *s, size_t n, Err *e)
         p->literal[n] = 0;
         p->n = n;
         return TGC_OK;
+}
+
+void pattern_set(Pattern *p, const Range *set, size_t n)
+{
+        *p = (Pattern){ .set = set, .n = n };
 }
 
 int pattern_regex(Pattern *p, const char *regex, Err *e)
@@ -159,7 +201,7 @@ void pattern_free(Pattern *p)
 int scan_open(Scan *s, const Pattern *p, Err *e)
 {
         *s = (Scan){ .p = p };
-        if (p->literal)
+        if (!p->code)
                 return TGC_OK;
         s->data = pcre2_match_data_create_from_pattern(p->code, NULL);
         s->limits = pcre2_match_context_create(NULL);
@@ -173,9 +215,56 @@ int scan_open(Scan *s, const Pattern *p, Err *e)
         return TGC_OK;
 }
 
+/* The first young character of a text, or n. */
+static size_t first_young(const char *text, size_t n)
+{
+        size_t i = 0, len;
+        uint64_t eight;
+        uint32_t cp;
+
+        while (i < n) {
+                if (n - i >= 8 && (memcpy(&eight, text + i, 8), !(eight & 0x8080808080808080u))) {
+                        i += 8;
+                } else if ((unsigned char)text[i] < 0xcd) {     /* below U+0340 */
+                        i++;
+                } else if (!(len = utf8_get(text + i, n - i, &cp))) {
+                        i++;
+                } else if (cp_stand_in(cp) != cp) {
+                        break;
+                } else {
+                        i += len;
+                }
+        }
+        return i;
+}
+
+static void put_stand_ins(Buf *b, const char *text, size_t n)
+{
+        size_t len;
+        uint32_t cp;
+        char s[4];
+
+        b->n = 0;
+        for (size_t at = first_young(text, n); ; at = first_young(text, n)) {
+                buf_put(b, text, at);
+                if (at == n)
+                        return;
+                text += at;
+                n -= at;
+                len = utf8_get(text, n, &cp);
+                buf_put(b, s, utf8_put(s, cp_stand_in(cp)));
+                text += len;
+                n -= len;
+        }
+}
+
 void scan_text(Scan *s, const char *text, size_t n)
 {
-        s->text = text;
+        s->text = s->seen = text;
+        if (s->p->code && first_young(text, n) < n) {
+                put_stand_ins(&s->swapped, text, n);
+                s->seen = s->swapped.p;
+        }
         s->n = n;
         s->pos = s->run = s->run_end = 0;
         s->last = SIZE_MAX;
@@ -183,6 +272,7 @@ void scan_text(Scan *s, const char *text, size_t n)
 
 void scan_close(Scan *s)
 {
+        buf_free(&s->swapped);
         pcre2_match_data_free(s->data);
         pcre2_match_context_free(s->limits);
         s->data = s->limits = NULL;
@@ -208,6 +298,20 @@ static int next_literal(Scan *s, size_t *from, size_t *to)
         return 1;
 }
 
+static int next_of_set(Scan *s, size_t *from, size_t *to)
+{
+        size_t len;
+        uint32_t cp;
+
+        for (; s->pos < s->n; s->pos += len ? len : 1)
+                if ((len = utf8_get(s->text + s->pos, s->n - s->pos, &cp)) && cp_in(s->p->set, s->p->n, cp)) {
+                        *from = s->pos;
+                        s->pos = *to = *from + len;
+                        return 1;
+                }
+        return 0;
+}
+
 int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
 {
         const PCRE2_SIZE *span;
@@ -218,6 +322,12 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                 return 0;
         if (s->p->literal)
                 return next_literal(s, from, to);
+        if (s->p->set)
+                return next_of_set(s, from, to);
+        if (s->swapped.bad) {
+                tok_no_memory(e);
+                return -1;
+        }
         for (;;) {
                 PCRE2_SPTR run;
                 if (s->pos >= s->run_end) {
@@ -229,7 +339,7 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                         s->run = s->pos;
                         s->run_end = s->pos + valid;
                 }
-                run = (PCRE2_SPTR)s->text + s->run;
+                run = (PCRE2_SPTR)s->seen + s->run;
                 rc = pcre2_match(s->p->code, run, s->run_end - s->run, s->pos - s->run, PCRE2_NO_UTF_CHECK,
                                  s->data, s->limits);
                 if (rc == PCRE2_ERROR_JIT_STACKLIMIT)

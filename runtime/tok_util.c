@@ -1,4 +1,4 @@
-/* tok_util.c: growing arrays, UTF-8, and character classes for the tokenizers. */
+/* tok_util.c: growing arrays, UTF-8, and byte-level characters for the tokenizers. */
 #include "tok.h"
 #include <utf8proc.h>
 
@@ -92,42 +92,6 @@ size_t utf8_valid(const char *s, size_t n)
                 i += len;
         }
         return i;
-}
-
-typedef struct Range { uint32_t from, to; } Range;
-
-static bool in_ranges(const Range *r, size_t n, uint32_t cp)
-{
-        for (size_t i = 0; i < n; i++)
-                if (cp >= r[i].from && cp <= r[i].to)
-                        return true;
-        return false;
-}
-#define IN_RANGES(r, cp) in_ranges(r, sizeof (r) / sizeof *(r), cp)
-
-bool cp_is_space(uint32_t cp)
-{
-        static const Range space[] = {
-                { 0x9, 0xd }, { 0x20, 0x20 }, { 0x85, 0x85 }, { 0xa0, 0xa0 }, { 0x1680, 0x1680 }, { 0x2000, 0x200a },
-                { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x3000, 0x3000 }
-        };
-        return IN_RANGES(space, cp);
-}
-
-bool cp_is_word(uint32_t cp)
-{
-        static const Range more[] = {           /* Join_Control, and the symbols among Other_Alphabetic */
-                { 0x200c, 0x200d }, { 0x24b6, 0x24e9 }, { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 }
-        };
-
-        switch (utf8proc_category((utf8proc_int32_t)cp)) {
-        case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: case UTF8PROC_CATEGORY_LM:
-        case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME:
-        case UTF8PROC_CATEGORY_ND: case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
-                return true;
-        default:
-                return IN_RANGES(more, cp);
-        }
 }
 
 /* Printable Latin-1 stands for itself; the 33 + 34 + 1 other bytes follow from U+0100 in order. */

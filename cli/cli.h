@@ -43,8 +43,6 @@ Stop *signals_stop(void);                       /* for what compiles; its TGC_ST
 /* Bytes of s that may be printed now: all but a sequence at the end that further
  * bytes could complete. */
 size_t utf8_ready(const char *s, size_t n);
-/* A string with U+FFFD for whatever is no UTF-8; caller frees, NULL: no memory. */
-char *utf8_clean(const char *s, size_t n);
 
 /* ---- build.c: the compiler's side ---- */
 

@@ -13,7 +13,8 @@ typedef struct Gen {
         bool        text;               /* stream it */
         const char *stop;               /* why it ended, as --json says it: eos, signal, context, length, non_finite */
         int         ctx;                /* most tokens that the model can look at here */
-        char       *hold; size_t n_hold, cap_hold;      /* text not written yet, or all of it for --json */
+        TokStream   at;
+        char       *hold; size_t n_hold, cap_hold;      /* text not written yet */
         Err        *e;
         int         code;
 } Gen;
@@ -31,7 +32,7 @@ static void put_text(Gen *r, const char *s, size_t n)
         if (n)
                 memcpy(r->hold + r->n_hold, s, n);
         r->n_hold += n;
-        if (!r->text || !r->n_hold)
+        if (!r->n_hold)
                 return;
         size_t ready = utf8_ready(r->hold, r->n_hold);
         if (fwrite(r->hold, 1, ready, stdout) != ready || fflush(stdout))
@@ -39,23 +40,13 @@ static void put_text(Gen *r, const char *s, size_t n)
         memmove(r->hold, r->hold + ready, r->n_hold -= ready);
 }
 
-/* Text of the i-th id; the one before decides about a space. */
 static void put_id(Gen *r, int i)
 {
-        char small[256], *buf = small;
-        if (!r->tok)
+        size_t n;
+        if (!r->text)
                 return;
-        size_t n = tokenizer_decode(r->tok, i ? r->ids[i - 1] : -1, r->ids[i], small, sizeof small);
-        if (n > sizeof small) {
-                if (!(buf = malloc(n))) {
-                        r->code = err_set(r->e, TGC_NO_MEMORY, "no memory for the text");
-                        return;
-                }
-                tokenizer_decode(r->tok, i ? r->ids[i - 1] : -1, r->ids[i], buf, n);
-        }
-        put_text(r, buf, n);
-        if (buf != small)
-                free(buf);
+        const char *s = tokenizer_next(r->tok, &r->at, r->ids[i], &n);
+        put_text(r, s, n);
 }
 
 static int add_id(Gen *r, int id)
@@ -212,9 +203,14 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         int n = r->n - r->n_prompt;
         cJSON *o = cJSON_CreateObject();
         if (r->tok) {
-                char *text = utf8_clean(r->hold, r->n_hold);
-                if (text)
-                        cJSON_AddStringToObject(o, "text", text);
+                char *text;
+                size_t bytes;
+                int code = tokenizer_text(r->tok, r->ids, r->n, &text, &bytes, e);
+                if (code) {
+                        cJSON_Delete(o);
+                        return code;
+                }
+                json_add_text(o, "text", text, bytes);
                 free(text);
         }
         cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(r->ids, r->n));

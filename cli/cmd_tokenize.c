@@ -27,48 +27,30 @@ static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
         return code;
 }
 
-/* The bytes of k ids, one after the other. */
-static int write_text(FILE *to, const Tokenizer *tok, const int *ids, int k, Err *e)
-{
-        size_t cap = 256, m;
-        char *buf = malloc(cap);
-        for (int i = 0; i < k && buf; i++) {
-                const int before = i ? ids[i - 1] : -1;
-                if ((m = tokenizer_decode(tok, before, ids[i], buf, cap)) > cap) {
-                        char *more = realloc(buf, cap = m);
-                        if (!more)
-                                free(buf);
-                        if ((buf = more))
-                                tokenizer_decode(tok, before, ids[i], buf, cap);
-                }
-                if (buf)
-                        fwrite(buf, 1, m, to);
-        }
-        const bool done = buf;
-        free(buf);
-        return done ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for a token's text");
-}
-
 static int print_text_json(const Tokenizer *tok, const int *ids, int k, Err *e)
 {
-        char *bytes = NULL, *text = NULL;
-        size_t n = 0;
-        FILE *to = open_memstream(&bytes, &n);
-        int code = to ? write_text(to, tok, ids, k, e) : TGC_NO_MEMORY;
-        if (to && fclose(to))
-                code = TGC_NO_MEMORY;
-        if (!code && (text = utf8_clean(bytes, n))) {
-                cJSON *o = cJSON_CreateObject();
-                cJSON_AddStringToObject(o, "text", text);
-                cJSON_AddNumberToObject(o, "tokens", k);
-                cJSON_AddNumberToObject(o, "text_bytes", (double)n);
-                code = json_print(o, e);
-        } else {
-                code = err_set(e, TGC_NO_MEMORY, "no memory for the text of %d tokens", k);
-        }
+        char *text;
+        size_t n;
+        int code = tokenizer_text(tok, ids, k, &text, &n, e);
+        if (code)
+                return code;
+        cJSON *o = cJSON_CreateObject();
+        json_add_text(o, "text", text, n);
+        cJSON_AddNumberToObject(o, "tokens", k);
+        cJSON_AddNumberToObject(o, "text_bytes", (double)n);
         free(text);
-        free(bytes);
-        return code;
+        return json_print(o, e);
+}
+
+/* As they are: what is no UTF-8 comes back as it went in. */
+static void print_text(const Tokenizer *tok, const int *ids, int k)
+{
+        TokStream at = { 0 };
+        for (int i = 0; i < k; i++) {
+                size_t n;
+                const char *s = tokenizer_next(tok, &at, ids[i], &n);
+                fwrite(s, 1, n, stdout);
+        }
 }
 
 static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n, Err *e)
@@ -76,7 +58,10 @@ static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n
         int *ids, k, code = ids_parse(in, n, tokenizer_vocab(tok), "standard input", &ids, &k, e);
         if (code)
                 return code;
-        code = opt_flag(a, O_JSON) ? print_text_json(tok, ids, k, e) : write_text(stdout, tok, ids, k, e);
+        if (opt_flag(a, O_JSON))
+                code = print_text_json(tok, ids, k, e);
+        else
+                print_text(tok, ids, k);
         free(ids);
         return code;
 }

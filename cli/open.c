@@ -41,6 +41,27 @@ void say_random(const Args *a, const Loaded *l)
                     "`tgc train` learns is in its --out_dir\n", a->pos[0]);
 }
 
+void json_add_text(cJSON *o, const char *key, const char *text, size_t n)
+{
+        char *out = malloc(6 * n + 3), *to = out;
+        if (!out)
+                return;
+        *to++ = '"';
+        for (size_t i = 0; i < n; i++) {
+                unsigned char c = (unsigned char)text[i];
+                const char *known = c ? strchr("\nn\tt\rr\"\"\\\\", c) : NULL;
+                if (c >= 32 && c != '"' && c != '\\')
+                        *to++ = (char)c;
+                else if (known)
+                        to += sprintf(to, "\\%c", known[1]);
+                else
+                        to += sprintf(to, "\\u%04x", (unsigned)c);
+        }
+        memcpy(to, "\"", 2);
+        cJSON_AddRawToObject(o, key, out);
+        free(out);
+}
+
 int json_print(cJSON *o, Err *e)
 {
         char *text = cJSON_Print(o);

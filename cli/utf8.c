@@ -1,7 +1,4 @@
 /* utf8.c: text that arrives in pieces. */
-#include <stdlib.h>
-#include <string.h>
-#include "../runtime/json.h"
 #include "cli.h"
 
 /* Bytes of a sequence that begins with c; 1 for what cannot begin one. */
@@ -18,24 +15,4 @@ size_t utf8_ready(const char *s, size_t n)
                         return length(c) > back ? n - back : n;
         }
         return n;
-}
-
-char *utf8_clean(const char *s, size_t n)
-{
-        char *out = malloc(3 * n + 1), *to = out;
-        for (size_t i = 0; i < n && out; ) {
-                size_t k = length((unsigned char)s[i]);
-                if (i + k <= n && s[i] && json_utf8_ok(s + i, k)) {
-                        memcpy(to, s + i, k);
-                        to += k;
-                        i += k;
-                } else {
-                        memcpy(to, "\xef\xbf\xbd", 3);
-                        to += 3;
-                        i++;
-                }
-        }
-        if (out)
-                *to = 0;
-        return out;
 }

@@ -14,6 +14,7 @@ int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t 
 /* A plan without weights gets those that `tgc train` begins with: says so, unless load did. */
 enum { WEIGHTS_SEED = 1337 };                   /* train's default */
 void say_random(const Args *a, const Loaded *l);
+void json_add_text(cJSON *o, const char *key, const char *text, size_t n);      /* UTF-8; NUL is a character */
 int  json_print(cJSON *o, Err *e);              /* to stdout, with a newline; deletes o */
 /* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
 int  ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);

@@ -88,7 +88,24 @@ int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcErr
 
 size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap)
 {
-        return t->tokenizer ? tokenizer_decode(t->tokenizer, previous, id, out, cap) : 0;
+        TokStream at = { 0 };
+        size_t n = 0;
+        const char *s = "";
+        if (t->tokenizer && previous >= 0)
+                tokenizer_next(t->tokenizer, &at, previous, &n);
+        if (t->tokenizer)
+                s = tokenizer_next(t->tokenizer, &at, id, &n);
+        if (n && cap)
+                memcpy(out, s, n < cap ? n : cap);
+        return n;
+}
+
+int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error)
+{
+        Err e = { 0, "" };
+        int code = t->tokenizer ? tokenizer_text(t->tokenizer, ids, n_ids, text, n, &e)
+                                : err_set(&e, TGC_USAGE, "the plan has no tokenizer");
+        return result(code, &e, error);
 }
 
 int tgc_is_end(const Tgc *t, int id)

@@ -54,7 +54,10 @@ int  tgc_batch(const Tgc *t);                           /* most sequences */
 
 /* Ids of n bytes of text; *ids is freed with tgc_free. */
 int  tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error);
-/* Bytes that id adds after previous (-1: none); writes at most cap, returns how many. */
+/* The text of ids, UTF-8, as Hugging Face decodes them; *text is freed with tgc_free and ends with a NUL. */
+int  tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error);
+/* Bytes that id adds after previous; writes at most cap, returns how many.  previous -1, or a special token: a text
+ * begins, and loses the space that some tokenizers put before it. */
 size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap);
 int  tgc_is_end(const Tgc *t, int id);                  /* does id end a text? */
 void tgc_free(void *p);

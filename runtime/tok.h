@@ -39,6 +39,7 @@ int tok_no_memory(Err *e);
 size_t utf8_get(const char *s, size_t n, uint32_t *cp);
 size_t utf8_put(char *s, uint32_t cp);          /* s has room for 4 */
 size_t utf8_valid(const char *s, size_t n);     /* length of the valid start */
+void   utf8_lossy(const char *s, size_t n, Buf *out);   /* with U+FFFD for what is not UTF-8 */
 
 uint32_t byte_level_cp(unsigned char b);        /* GPT-2's printable stand-in for a byte */
 int  byte_level_byte(uint32_t cp);              /* its inverse, or -1 */
@@ -200,7 +201,7 @@ typedef struct Decode {
         Pattern pattern;        /* REPLACE                                         */
         char   *with;           /* REPLACE: content; METASPACE, STRIP: one character; JOIN: between tokens */
         size_t  n_with;
-        bool    drop_first;     /* METASPACE: the first token loses its marks      */
+        bool    drop_first;     /* METASPACE: the first token loses its marks; STRIP: only that one loses `start` */
         int     start, stop;    /* STRIP: how many                                 */
 } Decode;
 void decode_free(Decode *d);
@@ -236,6 +237,8 @@ struct Tokenizer {
         Buf       stream;               /* decoded tokens, end to end                   */
         uint32_t *mid, *first;          /* (vocab.n + 1) where each lies, after another token and as first */
         uint32_t *mid_len, *first_len;
+        unsigned char *is_byte;         /* (vocab.n + 1) 1: a byte by fallback          */
+        const Decode *strip;            /* off the whole text; NULL: nothing            */
 };
 
 /* Readers: fill a zeroed t from t->blob.  On failure the caller frees t. */
@@ -269,7 +272,7 @@ int tok_json_vocab(Tokenizer *t, const struct cJSON *vocab, Err *e);
 
 extern const char gpt2_regex[];
 
-int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mid, first */
+int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mid, first, is_byte */
 
 /* tok_spm.c: a sentencepiece tokenizer.model as the bytes of a tokenizer.bin, appended to out. */
 int spm_convert(const char *model, size_t n, Buf *out, Err *e);

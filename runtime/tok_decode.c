@@ -1,8 +1,10 @@
-/* tok_decode.c: what each token adds to a stream, worked out once when loading.
+/* tok_decode.c: ids to text.
  *
- * Decoders of a tokenizer.json look at a list of tokens; the ones we take act on
- * each by itself, save that the first may lose the space put before the text.  So
- * there are two answers per token, `mid` and `first`.  Special tokens print nothing. */
+ * Decoders of a tokenizer.json look at a list of tokens; special tokens are not in it.
+ * The ones we take act on each token by itself, save for what the first one loses, for
+ * runs of byte tokens, and for what is stripped off the whole.  So there are two
+ * answers per token, `mid` and `first`, worked out when loading; the rest is done when
+ * tokens follow each other. */
 #include "tok.h"
 
 /* "<0xE2>" is a byte; -1 else. */
@@ -13,9 +15,11 @@ static int fallback_byte(const char *s, size_t n)
 
         if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || !s[3] || !s[4])
                 return -1;
-        if (!(hi = strchr(hex, s[3])) || !(lo = strchr(hex, s[4])))
+        if (!(lo = strchr(hex, s[4])))
                 return -1;
-        return (int)((hi - hex) % 16 * 16 + (lo - hex) % 16);
+        if (s[3] == '+')                        /* Rust reads numbers so, and the reference with it */
+                return (int)((lo - hex) % 16);
+        return (hi = strchr(hex, s[3])) ? (int)((hi - hex) % 16 * 16 + (lo - hex) % 16) : -1;
 }
 
 /* Byte-level characters to bytes; a token with any other character is itself. */
@@ -62,24 +66,18 @@ static void metaspace(const Decode *d, bool first, const char *s, size_t n, Buf 
         }
 }
 
-/* One token through every step.  After FUSE the list is one text, and only the
- * token that comes first stands at its beginning. */
-static int decode_token(const Tokenizer *t, bool first, const char *s, size_t n, Buf *out, Err *e)
+/* One token through every step up to where the list becomes one text. */
+static int decode_token(const Tokenizer *t, int id, bool first, const char *s, size_t n, Buf *out, Err *e)
 {
         Buf other = {0};
-        bool fused = false;
         int byte, rc = TGC_OK;
 
         out->n = 0;
         buf_put(out, s, n);
-        for (int i = 0; i < t->n_decode && rc == TGC_OK; i++) {
+        for (int i = 0; i < t->n_decode && rc == TGC_OK && t->decode[i].op != DECODE_FUSE; i++) {
                 const Decode *d = &t->decode[i];
                 Buf swap = other;
 
-                if (d->op == DECODE_FUSE) {
-                        fused = true;
-                        continue;
-                }
                 other = *out;
                 *out = swap;
                 out->n = 0;
@@ -94,6 +92,7 @@ static int decode_token(const Tokenizer *t, bool first, const char *s, size_t n,
                                 buf_put(out, (char[]){ (char)byte }, 1);
                         else
                                 buf_put(out, s, n);
+                        t->is_byte[id] = byte >= 0;
                         break;
                 case DECODE_METASPACE:
                         metaspace(d, first, s, n, out);
@@ -102,7 +101,7 @@ static int decode_token(const Tokenizer *t, bool first, const char *s, size_t n,
                         rc = pattern_replace(&d->pattern, s, n, d->with, d->n_with, out, e);
                         break;
                 case DECODE_STRIP:
-                        strip(d, first || !fused ? d->start : 0, s, n, out);
+                        strip(d, first || !d->drop_first ? d->start : 0, s, n, out);
                         break;
                 default:
                         if (!first)
@@ -114,6 +113,29 @@ static int decode_token(const Tokenizer *t, bool first, const char *s, size_t n,
         }
         buf_free(&other);
         return rc != TGC_OK ? rc : out->bad ? tok_no_memory(e) : TGC_OK;
+}
+
+/* Both answers for id, whose token is n bytes at s. */
+static int decode_id(Tokenizer *t, int id, const char *s, size_t n, Buf *one, Err *e)
+{
+        for (int first = 0; first < 2; first++) {
+                int rc = decode_token(t, id, first, s, n, one, e);
+
+                if (rc != TGC_OK)
+                        return rc;
+                if (first && one->n == t->mid_len[id]
+                    && (!one->n || !memcmp(t->stream.p + t->mid[id], one->p, one->n))) {
+                        t->first[id] = t->mid[id];
+                        t->first_len[id] = t->mid_len[id];
+                        break;
+                }
+                (first ? t->first : t->mid)[id] = (uint32_t)t->stream.n;
+                (first ? t->first_len : t->mid_len)[id] = (uint32_t)one->n;
+                buf_put(&t->stream, one->p, one->n);
+                if (t->stream.bad || t->stream.n > TOK_MAX_TEXT)
+                        return tok_no_memory(e);
+        }
+        return TGC_OK;
 }
 
 int decode_table(Tokenizer *t, Err *e)
@@ -129,29 +151,119 @@ int decode_table(Tokenizer *t, Err *e)
         t->mid_len = p + n_id;
         t->first = p + 2 * n_id;
         t->first_len = p + 3 * n_id;
+        if (!(t->is_byte = calloc(n_id, 1)))
+                return tok_no_memory(e);
         for (int id = 0; id < t->vocab.n && rc == TGC_OK; id++) {
                 size_t n;
-                const char *s = vocab_text(&t->vocab, id, &n);
+                const char *text = vocab_text(&t->vocab, id, &n);
 
-                if (!s || t->special[id])
-                        continue;
-                for (int first = 0; first < 2 && rc == TGC_OK; first++) {
-                        rc = decode_token(t, first, s, n, &one, e);
-                        if (first && one.n == t->mid_len[id]
-                            && (!one.n || !memcmp(t->stream.p + t->mid[id], one.p, one.n))) {
-                                t->first[id] = t->mid[id];
-                                t->first_len[id] = t->mid_len[id];
-                                continue;
-                        }
-                        (first ? t->first : t->mid)[id] = (uint32_t)t->stream.n;
-                        (first ? t->first_len : t->mid_len)[id] = (uint32_t)one.n;
-                        buf_put(&t->stream, one.p, one.n);
-                        if (rc == TGC_OK && (t->stream.bad || t->stream.n > TOK_MAX_TEXT))
-                                rc = tok_no_memory(e);
-                }
+                if (text && !t->special[id])
+                        rc = decode_id(t, id, text, n, &one, e);
         }
+        for (int i = 0; i < t->n_added && rc == TGC_OK; i++) {          /* the reference keeps these normalised */
+                const Added *a = &t->added[i];
+                size_t n;
+                const char *text = vocab_text(&t->vocab, a->id, &n);
+                Buf normal = {0};
+
+                if (!a->normalized || t->special[a->id] || !t->n_norm)
+                        continue;
+                if ((rc = normalize(t->norm, t->n_norm, text, n, &normal, e)) == TGC_OK)
+                        rc = decode_id(t, a->id, normal.p ? normal.p : "", normal.n, &one, e);
+                buf_free(&normal);
+        }
+        for (int i = 0; i < t->n_decode; i++)
+                if (t->decode[i].op == DECODE_FUSE && i + 1 < t->n_decode && t->decode[i + 1].op == DECODE_STRIP)
+                        t->strip = &t->decode[i + 1];
         buf_free(&one);
         return rc;
+}
+
+/* ---- tokens one after another ------------------------------------------------------ */
+
+/* What id adds, before anything is stripped off the whole; NULL: it is not in the list. */
+static const char *piece(const Tokenizer *t, bool first, int id, size_t *n)
+{
+        size_t unused;
+
+        *n = 0;
+        if (id < 0 || id >= t->vocab.n || t->special[id] || !vocab_text(&t->vocab, id, &unused))
+                return NULL;
+        *n = first ? t->first_len[id] : t->mid_len[id];
+        return *n ? t->stream.p + (first ? t->first[id] : t->mid[id]) : "";
+}
+
+/* Take off what the text loses at its start; *stripped counts, and is `start` when that is over. */
+static void strip_start(const Tokenizer *t, int *stripped, const char **s, size_t *n)
+{
+        const Decode *d = t->strip;
+
+        while (d && *stripped < d->start && *n) {
+                if (!starts(d, *s, *n)) {
+                        *stripped = d->start;
+                        return;
+                }
+                *s += d->n_with;
+                *n -= d->n_with;
+                ++*stripped;
+        }
+}
+
+const char *tokenizer_next(const Tokenizer *t, TokStream *to, int id, size_t *n)
+{
+        const char *s = piece(t, !to->begun, id, n);
+
+        if (!s)
+                return "";
+        to->begun = 1;
+        strip_start(t, &to->stripped, &s, n);
+        return s;
+}
+
+/* Byte tokens in a row are characters together, or none of them is one. */
+static void end_run(Buf *run, Buf *out)
+{
+        if (utf8_valid(run->p, run->n) == run->n)
+                buf_put(out, run->p, run->n);
+        else
+                for (size_t i = 0; i < run->n; i++)
+                        buf_put(out, "\xef\xbf\xbd", 3);
+        run->n = 0;
+}
+
+int tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n_text, Err *e)
+{
+        Buf all = {0}, run = {0};
+        bool begun = false;
+        int stripped = 0;
+        const char *s;
+        size_t n;
+
+        for (int i = 0; i < n_ids; i++) {
+                if (!(s = piece(t, !begun, ids[i], &n)))
+                        continue;
+                begun = true;
+                if (!t->is_byte[ids[i]] && run.n)
+                        end_run(&run, &all);
+                buf_put(t->is_byte[ids[i]] ? &run : &all, s, n);
+        }
+        if (run.n)
+                end_run(&run, &all);
+        s = all.p ? all.p : "";
+        n = all.n;
+        strip_start(t, &stripped, &s, &n);
+        run.n = 0;
+        utf8_lossy(s, n, &run);
+        buf_put(&run, "", 1);
+        run.bad |= all.bad;
+        buf_free(&all);
+        if (run.bad) {
+                buf_free(&run);
+                return tok_no_memory(e);
+        }
+        *text = run.p;
+        *n_text = run.n - 1;
+        return TGC_OK;
 }
 
 void decode_free(Decode *d)

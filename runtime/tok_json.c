@@ -10,7 +10,12 @@
 #include <utf8proc.h>
 #include "tok.h"
 
-typedef struct Reader { Tokenizer *t; Err *e; int rc; bool fused; } Reader;
+typedef struct Reader {
+        Tokenizer *t;
+        Err  *e;
+        int   rc;
+        bool  in_bytes, fused, stripped;        /* how far the decoders read so far have come */
+} Reader;
 typedef struct Part { const char *type; void (*read)(Reader *r, const cJSON *o); } Part;
 typedef struct Stage { const char *name, *list; const Part *part; } Stage;      /* list: a Sequence's own */
 
@@ -349,10 +354,16 @@ static void put_decode(Reader *r, const cJSON *o, Decode d)
 
         if (r->rc == TGC_OK && t->n_decode == TOK_MAX_STEPS)
                 bad(r, "more than %d decoders", TOK_MAX_STEPS);
-        if (r->fused && d.op != DECODE_STRIP && d.op != DECODE_REPLACE && d.op != DECODE_FUSE)
-                bad(r, "decoder %s after Fuse is not supported", type_of(o));
+        if (r->fused && (d.op != DECODE_STRIP || r->stripped) && d.op != DECODE_FUSE)
+                bad(r, "decoder %s after %s is not supported", type_of(o), r->stripped ? "Strip" : "Fuse or ByteLevel");
+        if (r->in_bytes && d.op != DECODE_FUSE)
+                bad(r, "decoder %s after ByteFallback, without Fuse between, is not supported", type_of(o));
         if (r->fused && d.stop)
                 bad(r, "decoder Strip: a 'stop' after Fuse needs the end of the text, which a stream does not have");
+        if (d.op == DECODE_FUSE && r->fused)
+                return;
+        r->stripped |= r->fused && d.op == DECODE_STRIP;
+        r->in_bytes = d.op == DECODE_FALLBACK;
         r->fused |= d.op == DECODE_FUSE;
         if (r->rc == TGC_OK)
                 t->decode[t->n_decode++] = d;
@@ -363,6 +374,7 @@ static void put_decode(Reader *r, const cJSON *o, Decode d)
 static void decode_bytes(Reader *r, const cJSON *o)
 {
         put_decode(r, o, (Decode){ .op = DECODE_BYTES });
+        put_decode(r, o, (Decode){ .op = DECODE_FUSE });        /* the reference makes one text of them */
 }
 
 static void decode_fallback(Reader *r, const cJSON *o)
@@ -530,7 +542,7 @@ static void read_added(Reader *r, const cJSON *list)
 
 int read_hf(Tokenizer *t, Err *e)
 {
-        Reader r = { t, e, TGC_OK, false };
+        Reader r = { .t = t, .e = e };
         const cJSON *unk;
         cJSON *o;
         int rc = tok_json_parse(&o, "tokenizer.json", t->blob, t->n_blob, e);

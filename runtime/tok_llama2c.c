@@ -116,11 +116,10 @@ int read_llama2c(Tokenizer *t, Err *e)
                 t->byte_id[b] = FIRST_BYTE + b;
         t->norm[0] = (Norm){ .op = NORM_PREPEND, .with = strdup(" "), .n_with = 1 };
         t->n_norm = 1;
-        t->decode[0] = (Decode){ .op = DECODE_FUSE };
-        t->decode[1] = (Decode){ .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1 };
-        t->decode[2] = (Decode){ .op = DECODE_FALLBACK };
-        t->n_decode = 3;
-        if (!t->norm[0].with || !t->decode[1].with)
+        t->decode[0] = (Decode){ .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1, .drop_first = true };
+        t->decode[1] = (Decode){ .op = DECODE_FALLBACK };
+        t->n_decode = 2;
+        if (!t->norm[0].with || !t->decode[0].with)
                 return tok_no_memory(e);
         t->bos = t->prefix[0] = BOS;
         t->n_prefix = t->adds_bos = 1;

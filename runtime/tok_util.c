@@ -94,6 +94,32 @@ size_t utf8_valid(const char *s, size_t n)
         return i;
 }
 
+/* One U+FFFD for as many bytes as begin a character and do not end it, as Unicode
+ * recommends and Rust does; a byte that begins none is one by itself. */
+void utf8_lossy(const char *s, size_t n, Buf *out)
+{
+        for (size_t i = 0, k; i < n; i += k) {
+                size_t valid = utf8_valid(s + i, n - i);
+                unsigned char c;
+
+                buf_put(out, s + i, valid);
+                if ((i += valid) == n)
+                        return;
+                c = (unsigned char)s[i];
+                size_t most = c >= 0xf0 && c < 0xf5 ? 3 : c >= 0xe0 && c < 0xf0 ? 2 : 1;
+                for (k = 1; k < most && i + k < n; k++) {
+                        unsigned char lo = 0x80, hi = 0xbf, d = (unsigned char)s[i + k];
+                        if (k == 1) {
+                                lo = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : lo;
+                                hi = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : hi;
+                        }
+                        if (d < lo || d > hi)
+                                break;
+                }
+                buf_put(out, "\xef\xbf\xbd", 3);
+        }
+}
+
 /* Printable Latin-1 stands for itself; the 33 + 34 + 1 other bytes follow from U+0100 in order. */
 uint32_t byte_level_cp(unsigned char b)
 {

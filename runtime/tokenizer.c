@@ -70,6 +70,7 @@ void tokenizer_free(Tokenizer *t)
                 decode_free(&t->decode[i]);
         buf_free(&t->stream);
         free(t->mid);                   /* first and the lengths lie in the same block */
+        free(t->is_byte);
         free(t->special);
         free(t->added);
         free(t->blob);
@@ -246,17 +247,4 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos
         *ids = v.p;
         *n_ids = (int)v.n;
         return TGC_OK;
-}
-
-size_t tokenizer_decode(const Tokenizer *t, int prev_id, int id, char *buf, size_t cap)
-{
-        bool first = prev_id < 0 || prev_id == t->bos;
-        size_t n;
-
-        if (id < 0 || id >= t->vocab.n)
-                return 0;
-        n = first ? t->first_len[id] : t->mid_len[id];
-        if (n && cap)
-                memcpy(buf, t->stream.p + (first ? t->first[id] : t->mid[id]), n < cap ? n : cap);
-        return n;
 }

@@ -75,11 +75,16 @@ int  tokenizer_set_eos(Tokenizer *t, const int *ids, int n, Err *e);
 int  tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos,
                       int **ids, int *n_ids, Err *e);
 
-/* The bytes that id adds to a stream after prev_id (-1: id is the first).  The
- * space a tokenizer puts before a text is taken off again at its start and after
- * BOS.  Special tokens and ids outside the vocabulary add nothing.  Writes at most cap
- * bytes, no NUL, and returns how many there are.  A code point may be spread over
- * several tokens, so a part need not be UTF-8 by itself. */
-size_t tokenizer_decode(const Tokenizer *t, int prev_id, int id, char *buf, size_t cap);
+/* A text in the making; zeroed at its start. */
+typedef struct TokStream { int begun, stripped; } TokStream;
+
+/* The n bytes that id adds to the text; they stay t's.  Special tokens and ids outside the
+ * vocabulary add nothing.  A character may be spread over several tokens, so these bytes
+ * need not be UTF-8, and all of them together are what a model said, byte for byte. */
+const char *tokenizer_next(const Tokenizer *t, TokStream *s, int id, size_t *n);
+
+/* The text of n_ids ids as Hugging Face writes it: UTF-8, with U+FFFD for bytes that are
+ * none.  *text is malloc'ed, with a NUL behind it that does not count. */
+int  tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n, Err *e);
 
 #endif

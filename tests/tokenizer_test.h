@@ -44,15 +44,23 @@ static inline void check_ids(const Tokenizer *t, const char *text, size_t n, int
 static inline char *decode_all(const Tokenizer *t, const int *ids, int n_ids, size_t *n)
 {
         size_t cap = 64;
+        TokStream at = { 0 };
         char *s;
 
-        for (int i = 0; i < n_ids; i++)
-                cap += tokenizer_decode(t, i ? ids[i - 1] : -1, ids[i], NULL, 0);
+        for (int i = 0; i < n_ids; i++) {
+                tokenizer_next(t, &at, ids[i], n);
+                cap += *n;
+        }
         s = malloc(cap);
-        *n = 0;
-        for (int i = 0; i < n_ids; i++)
-                *n += tokenizer_decode(t, i ? ids[i - 1] : -1, ids[i], s + *n, cap - *n);
-        s[*n] = 0;
+        at = (TokStream){ 0 };
+        cap = 0;
+        for (int i = 0; i < n_ids; i++) {
+                const char *part = tokenizer_next(t, &at, ids[i], n);
+                memcpy(s + cap, part, *n);
+                cap += *n;
+        }
+        s[cap] = 0;
+        *n = cap;
         return s;
 }
 

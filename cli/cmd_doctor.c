@@ -21,8 +21,16 @@ static int cache(char *out, size_t cap, Err *e)
         char dir[4096];
         cache_dir(dir, sizeof dir);
         bool read_only = *dir && file_is_dir(dir) && !access(dir, R_OK | X_OK) && access(dir, W_OK);
-        snprintf(out, cap, "%s%s", dir, read_only ? " (read only)" : "");
-        return read_only ? TGC_OK : cache_try(e);
+        CacheUse u;
+        char have[32], most[32];
+        int code = cache_try(e);
+        if (code && !read_only)
+                return code;
+        cache_use(&u);
+        snprintf(out, cap, "%s%s, %d entries, %s of at most %s", dir, read_only ? " (read only)" : "", u.entries,
+                 text_bytes(have, sizeof have, (double)u.bytes),
+                 u.most == UINT64_MAX ? "any number" : text_bytes(most, sizeof most, (double)u.most));
+        return TGC_OK;
 }
 
 static int memory(char *out, size_t cap, Err *e)

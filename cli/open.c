@@ -30,7 +30,13 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                 code = 128 + signal_seen();
         if (code == TGC_NO_DEVICE && kind == DEV_CUDA)
                 return err_set(e, code, "%s; `tgc doctor` tells what is missing, --device cpu does without", why.msg);
-        return code ? err_set(e, code, "%s", why.msg) : code;
+        if (code)
+                return err_set(e, code, "%s", why.msg);
+        const char *warning = dev_load_warning(session_device(*s));
+        Say talk = say_new(a);
+        if (*warning)
+                say(&talk, "%s: %s\n", a->pos[0], warning);
+        return TGC_OK;
 }
 
 void say_random(const Args *a, const Loaded *l)

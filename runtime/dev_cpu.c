@@ -65,13 +65,13 @@ static void object_key(const HostCc *cc, const char *const *flags, const Pack *u
         cache_key_end(&k, hex);
 }
 
-/* The object for a plan's C source; *units, *cached: how it was come by. */
-static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units, int *cached, Err *e)
+/* The object for a plan's C source; *units, *cached: how it was come by; key: its in the cache. */
+static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units, int *cached,
+                 char key[33], Err *e)
 {
         HostCc cc;
         Flags f;
         Pack units, headers;
-        char key[33];
         int code = plan_source(plan, "cpu", &units, &headers, e);
 
         if (code)
@@ -97,14 +97,17 @@ static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *
 int cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, size_t *size, Err *e)
 {
         PackFile f = { 0 };
+        Flags flags;
         void *so = 0;
-        int n, cached, code = build(plan, no_cache, stop, &so, &f.size, &n, &cached, e);
-        if (!code) {
+        char key[33];
+        int n, cached, code = no_cache ? TGC_OK : cache_check(e);
+        if (!code && !(code = build(plan, no_cache, stop, &so, &f.size, &n, &cached, key, e))) {
                 char hex[33];
                 host_cpu_key(hex);
                 memcpy(f.name, hex, sizeof hex);
                 f.data = so;
-                code = pack_write(&f, 1, pack, size, e);
+                make_flags(&flags);
+                code = code_pack(plan, "cpu", flags.flag, &f, 1, pack, size, e);
         }
         free(so);
         return code;
@@ -130,11 +133,18 @@ static int load_from_plan(CpuDevice *d, const Plan *plan)
 {
         const Section *s = plan_find(plan, "object.cpu");
         char key[33];
+        Flags flags;
         Pack k;
+        Err why;
         int ok = 0;
 
-        if (!s || pack_read(&k, s->data, s->size, "object.cpu", 0))
+        if (!s)
                 return 0;
+        make_flags(&flags);
+        if (code_unpack(&k, plan, s, "cpu", flags.flag, &why)) {
+                snprintf(d->host.d.warning, sizeof d->host.d.warning, "%.100s: it is built again", why.msg);
+                return 0;
+        }
         host_cpu_key(key);
         for (int i = 0; i < k.n && !ok; i++)
                 ok = !strcmp(k.file[i].name, key) && !so_open(&d->so, k.file[i].data, k.file[i].size, 0);
@@ -148,6 +158,27 @@ static int load_from_plan(CpuDevice *d, const Plan *plan)
         return ok;
 }
 
+/* From the cache or the source.  What the cache has and cannot be loaded is built again. */
+static int load_built(CpuDevice *d, const Plan *plan, int *n, int *cached, Err *e)
+{
+        const DevOptions *o = &d->host.d.opt;
+        for (;;) {
+                void *so = 0;
+                size_t size;
+                char key[33];
+                int code = build(plan, o->no_cache, o->stop, &so, &size, n, cached, key, e), built = !code;
+                if (!code && !(code = so_open(&d->so, so, size, e)))
+                        code = find_kernels(d, e);
+                free(so);
+                if (!code || !built || !*cached)
+                        return code;
+                so_close(&d->so);
+                free(d->fn);
+                d->fn = 0;
+                cache_remove(key);
+        }
+}
+
 static int cpu_load(Device *dev, const Plan *plan, const char *need, Err *e)
 {
         (void)need;
@@ -159,12 +190,12 @@ static int cpu_load(Device *dev, const Plan *plan, const char *need, Err *e)
                 snprintf(dev->note, sizeof dev->note, "compiled code from the plan, %.3f s",
                          (clock_ms() - start) / 1e3);
         else {
-                void *so = 0;
-                size_t size;
-                if (!(code = build(plan, dev->opt.no_cache, dev->opt.stop, &so, &size, &n, &cached, e))
-                    && !(code = so_open(&d->so, so, size, e)))
-                        code = find_kernels(d, e);
-                free(so);
+                code = load_built(d, plan, &n, &cached, e);
+                if (code == TGC_NO_DEVICE && e && *dev->warning) {
+                        char why[sizeof e->msg];
+                        memcpy(why, e->msg, sizeof why);
+                        err_set(e, code, "%.700s; %s", why, dev->warning);
+                }
                 snprintf(dev->note, sizeof dev->note, "%d unit%s %s in %.3f s", n, n == 1 ? "" : "s",
                          cached ? "from the cache" : "compiled", (clock_ms() - start) / 1e3);
         }

@@ -320,12 +320,15 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
 }
 
 /* Modules made from the plan's cubins: names in the pack must be the units'. */
-static int load_from_plan(CudaDevice *c, const Section *s, Err *e)
+static int load_from_plan(CudaDevice *c, const Plan *plan, const Section *s, Err *e)
 {
         Pack k;
-        int *unit_of, code = pack_read(&k, s->data, s->size, s->name, e);
-        if (code)
-                return code;
+        Err why;
+        int *unit_of, code = code_unpack(&k, plan, s, "cuda", (const char *const[]){ strchr(s->name, '.') + 1, 0 }, &why);
+        if (code) {
+                snprintf(c->d.warning, sizeof c->d.warning, "%.100s: it is built again", why.msg);
+                return err_set(e, code, "%s", why.msg);
+        }
         if (!(code = kernel_units(c->d.prog, &k, &unit_of, e))) {
                 code = load_modules(c, k.file, k.n, unit_of, e);
                 free(unit_of);
@@ -407,7 +410,7 @@ static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
         if (!c->fn) {
                 const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
                 c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
-                if (s && !load_from_plan(c, s, 0)) {
+                if (s && !load_from_plan(c, plan, s, 0)) {
                         snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
                         return TGC_OK;
                 }

@@ -89,8 +89,14 @@ static void load_unit(void *ctx, int i)
                 if (!u->code && !no_cache)
                         cache_put(key, so, size);
         }
-        if (!u->code)
-                u->code = so_open(&u->so, so, size, &u->err);
+        if (!u->code && (u->code = so_open(&u->so, so, size, &u->err)) && u->cached) {
+                free(so);                       /* what the cache has cannot be loaded: built again */
+                so = 0;
+                cache_remove(key);
+                u->cached = 0;
+                if (!(u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err)))
+                        u->code = so_open(&u->so, so, size, &u->err);
+        }
         free(so);
         if (u->code)
                 return;

@@ -44,7 +44,7 @@ struct Device {
         const Program *prog;            /* loaded; borrowed */
         int            sm90;            /* the code loaded is for sm_90a */
         int            sms;             /* multiprocessors of a GPU; 0: it is none */
-        char name[192], note[160];
+        char name[192], note[160], warning[160];
 };
 
 int dev_open_cpu(Device **d, const DevOptions *o, Err *e);

@@ -1,7 +1,9 @@
 /* device.c: choosing a device, and the checks that all of them share. */
 #include "device.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cache.h"
 #include "dev_impl.h"
 
 static const char *const kind_name[] = {
@@ -73,6 +75,11 @@ int dev_host_memory(const Device *d)
 const char *dev_load_note(const Device *d)
 {
         return d->note;
+}
+
+const char *dev_load_warning(const Device *d)
+{
+        return d->warning;
 }
 
 int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
@@ -180,11 +187,16 @@ int dev_join(Device *d, Err *e)
 
 int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e)
 {
+        char why[1024];
         if (d->prog && (d->prog != prog || !need))
                 return err_set(e, TGC_FAIL, "this device has a program already");
         if (d->prog && d->kind != DEV_CUDA)
                 return TGC_OK;
+        if (!d->opt.no_cache && cache_check(e))
+                return TGC_IO;
         d->prog = prog;
+        if (!d->opt.no_cache && cache_state(why, sizeof why) == CACHE_SKIPPED)
+                snprintf(d->warning, sizeof d->warning, "%.140s; no cache", why);
         return d->ops->load(d, plan, need, e);
 }
 

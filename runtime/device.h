@@ -81,6 +81,8 @@ int  dev_join(Device *d, Err *e);
 int  dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e);
 const char *dev_load_note(const Device *d);             /* for people: "12 units compiled in 1.400 s" */
 
+const char *dev_load_warning(const Device *d);          /* what a person should know about it; "" if nothing */
+
 /* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */
 int  dev_sm90(const Device *d);
 int  dev_sms(const Device *d);

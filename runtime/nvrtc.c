@@ -359,10 +359,10 @@ int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **p
 {
         Nvrtc n;
         Pack units, headers;
-        int code = nvrtc_open(&n, 0, e);
+        int code = no_cache ? TGC_OK : cache_check(e);
 
         *pack = 0;
-        if (code)
+        if (code || (code = nvrtc_open(&n, 0, e)))
                 return code;
         if (!arch_ok(&n, arch))
                 return err_set(e, TGC_USAGE, "NVRTC %d.%d does not know the architecture '%.40s'; give one like sm_80 "
@@ -373,7 +373,7 @@ int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **p
         code = cubin ? cuda_compile_units(&n, &units, 0, &headers, arch, no_cache, cubin, 0, e)
                      : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
         if (!code)
-                code = pack_write(cubin, units.n, pack, size, e);
+                code = code_pack(plan, "cuda", (const char *const[]){ arch, 0 }, cubin, units.n, pack, size, e);
         cubins_free(cubin, units.n);
         pack_free(&units);
         pack_free(&headers);

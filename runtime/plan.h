@@ -13,7 +13,8 @@
  *      headers.cuda    the kernel headers the sources include, a pack (below)
  *      headers.cpu
  *      cubin.sm_XX     compiled kernels, a pack named by unit, optional
- *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional
+ *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional; both end with
+ *                      a file "sources", the key of what they were made of (bind.c)
  *      ir              the graphs as text, for `tgc dump`
  *      products        text, below: products of matrices and their tiles, for `tgc tune`
  *      choices         the tiles that `tgc tune` chose (codegen/choice.c has the grammar), optional
@@ -154,5 +155,12 @@ int  pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e
 /* Write a pack; *blob is malloc'd. */
 int  pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);
 void pack_free(Pack *k);
+
+/* ---- bind.c: packs of compiled code ----
+ * target: whose source and headers they are of; flag: what else decides the bits, NULL-terminated. */
+int  code_pack(const Plan *p, const char *target, const char *const *flag, const PackFile *file, int n, void **blob,
+               size_t *size, Err *e);
+/* TGC_BAD_FILE: damaged, or made of other sources. */
+int  code_unpack(Pack *k, const Plan *p, const Section *s, const char *target, const char *const *flag, Err *e);
 
 #endif

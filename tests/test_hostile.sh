@@ -303,6 +303,15 @@ machine() {
         env -u HOME -u TGC_CACHE_DIR -u XDG_CACHE_HOME \
                 "$TGC" run both.plan -q --prompt-ids 1 -n 1 --device cpu -t 1 > out || echo "does not run without HOME"
         TGC_CACHE_DIR=/proc/none infer 0 '' --prompt-ids 1 -n 1
+        mkdir -p -m 777 open; chmod 777 open
+        TGC_CACHE_DIR=$PWD/open infer 8 'open can be written by other users.*chmod go-w' --prompt-ids 1 -n 1
+        TGC_CACHE_DIR=$PWD/open compile 8 'open can be written by other users' tiny.lua --target cpu
+        TGC_CACHE_DIR=$PWD/open "$TGC" doctor | grep -q 'missing  the cache folder .*can be written by other users' ||
+                echo "doctor does not mind"
+        mkdir -p home/tgc; chmod 777 home/tgc
+        XDG_CACHE_HOME=$PWD/home try 0 'can be written by other users.*no cache' env -u TGC_CACHE_DIR \
+                "$TGC" run both.plan --prompt-ids 1 -n 1 --device cpu -t 1
+        TGC_CACHE_MAX=x infer 8 "TGC_CACHE_MAX: 'x'" --prompt-ids 1 -n 1
 }
 
 no_compiler() {

@@ -1,4 +1,6 @@
 /* test_load.c: what a session needs to begin: a compiler, the cache, NVRTC, a device, and a program that fits its plan. */
+#include <fcntl.h>
+#include <sys/wait.h>
 #include "../runtime/cache.h"
 #include "../runtime/cuda_api.h"
 #include "hand_plan.h"
@@ -86,6 +88,164 @@ TEST(cache_entries)
         *cache_path ? setenv("TGC_CACHE_DIR", cache_path, 1) : unsetenv("TGC_CACHE_DIR");
 }
 
+/* Own, and not writable by others; given and unsafe is an error, by default unsafe is passed over. */
+TEST(cache_folder_is_private)
+{
+        static char dir[64], path[512];
+        static const char key[] = "0123456789abcdef0123456789abcdef";
+        char *home = getenv("HOME") ? strdup(getenv("HOME")) : 0, *xdg = getenv("XDG_CACHE_HOME") ? strdup(getenv("XDG_CACHE_HOME")) : 0;
+        char why[1024], sub[128];
+        void *data;
+        size_t n;
+        Err e;
+
+        CHECK(!tmpdir_make(path, &e));
+        snprintf(dir, sizeof dir, "%.60s", path);
+        setenv("TGC_CACHE_DIR", dir, 1);
+        CHECK(cache_put(key, "value", 5) && cache_state(why, sizeof why) == CACHE_OK && !*why && !cache_check(&e));
+        for (int mode = 0; mode < 2; mode++) {
+                CHECK(!chmod(dir, mode ? 0702 : 0720));
+                CHECK(!cache_get(key, &data, &n) && !cache_put(key, "other", 5) && cache_state(why, sizeof why) == CACHE_REFUSED);
+                CHECK_MSG(strstr(why, dir) && strstr(why, "can be written by other users") && strstr(why, "chmod go-w"), "%s", why);
+                CHECK(cache_check(&e) == TGC_IO);
+        }
+        unsetenv("TGC_CACHE_DIR");
+        unsetenv("XDG_CACHE_HOME");
+        setenv("HOME", dir, 1);
+        CHECK(cache_state(why, sizeof why) == CACHE_NONE && !cache_check(&e));
+        snprintf(sub, sizeof sub, "%s/.cache/tgc", dir);
+        CHECK(cache_put(key, "value", 5) && cache_get(key, &data, &n) && !chmod(sub, 0777));
+        free(data);
+        CHECK(cache_state(why, sizeof why) == CACHE_SKIPPED && !cache_check(&e) && !cache_get(key, &data, &n));
+        if (!geteuid()) {
+                CHECK(!chmod(sub, 0700) && !chown(sub, 12345, -1));
+                CHECK(cache_state(why, sizeof why) == CACHE_SKIPPED && strstr(why, "belongs to another user"));
+        }
+        home ? setenv("HOME", home, 1) : unsetenv("HOME");
+        xdg ? setenv("XDG_CACHE_HOME", xdg, 1) : unsetenv("XDG_CACHE_HOME");
+        free(home);
+        free(xdg);
+        tmpdir_remove(dir);
+        *cache_path ? setenv("TGC_CACHE_DIR", cache_path, 1) : unsetenv("TGC_CACHE_DIR");
+}
+
+static char *key_of(char key[33], int i)
+{
+        snprintf(key, 33, "%032d", i);
+        return key;
+}
+
+/* The oldest in use go first; what killed processes left goes; an entry under another name is none. */
+TEST(cache_has_a_limit)
+{
+        static char dir[64], path[512], to[512], value[10000];
+        char key[33];
+        void *data;
+        size_t n;
+        CacheUse u;
+        Err e;
+
+        CHECK(!tmpdir_make(path, &e));
+        snprintf(dir, sizeof dir, "%.60s", path);
+        setenv("TGC_CACHE_DIR", dir, 1);
+        setenv("TGC_CACHE_MAX", "100K", 1);
+        for (int i = 0; i < 10; i++) {
+                CHECK(cache_put(key_of(key, i), value, sizeof value));
+                snprintf(path, sizeof path, "%s/%s.bin", dir, key);
+                CHECK(!utimensat(AT_FDCWD, path, (struct timespec[]){ { 1000 + i, 0 }, { 1000 + i, 0 } }, 0));
+        }
+        cache_use(&u);
+        CHECK(u.entries == 10 && u.bytes > 10 * sizeof value && u.most == 100 << 10);
+        CHECK(cache_get(key_of(key, 0), &data, &n));    /* used now */
+        free(data);
+        CHECK(cache_put(key_of(key, 10), value, sizeof value));
+        for (int i = 0; i <= 10; i++) {
+                bool there = cache_get(key_of(key, i), &data, &n);
+                CHECK_MSG(there == (i != 1), "entry %d", i);
+                if (there)
+                        free(data);
+        }
+        setenv("TGC_CACHE_MAX", "0", 1);                /* any number */
+        CHECK(cache_put(key_of(key, 11), value, sizeof value) && cache_get(key_of(key, 0), &data, &n));
+        free(data);
+        snprintf(path, sizeof path, "%s/x.tmp-1-1", dir);
+        snprintf(to, sizeof to, "%s/y.tmp-1-1", dir);
+        CHECK(!file_write_atomic(path, "x", 1, &e) && !file_write_atomic(to, "x", 1, &e));
+        CHECK(!utimensat(AT_FDCWD, path, (struct timespec[]){ { 1000, 0 }, { 1000, 0 } }, 0));
+        CHECK(cache_put(key_of(key, 12), value, sizeof value) && access(path, F_OK) && !access(to, F_OK));
+        snprintf(path, sizeof path, "%s/%s.bin", dir, key_of(key, 12));
+        snprintf(to, sizeof to, "%s/%s.bin", dir, key_of(key, 13));
+        CHECK(!rename(path, to) && !cache_get(key_of(key, 13), &data, &n) && access(to, F_OK));
+        setenv("TGC_CACHE_MAX", "much", 1);
+        CHECK(cache_check(&e) == TGC_IO && strstr(e.msg, "TGC_CACHE_MAX: 'much'"));
+        unsetenv("TGC_CACHE_MAX");
+        tmpdir_remove(dir);
+        *cache_path ? setenv("TGC_CACHE_DIR", cache_path, 1) : unsetenv("TGC_CACHE_DIR");
+}
+
+/* Processes that fill a small cache at the same time. */
+TEST(cache_is_shared)
+{
+        static char dir[64], path[512], value[2000];
+        char key[33];
+        CacheUse u;
+        Err e;
+        int bad = 0, status;
+
+        CHECK(!tmpdir_make(path, &e));
+        snprintf(dir, sizeof dir, "%.60s", path);
+        setenv("TGC_CACHE_DIR", dir, 1);
+        setenv("TGC_CACHE_MAX", "50K", 1);
+        for (int c = 0; c < 4; c++)
+                if (!fork()) {
+                        for (int i = 0; i < 200; i++) {
+                                void *data;
+                                size_t n;
+                                memset(value, i * 7 % 60, sizeof value);
+                                cache_put(key_of(key, i * 7 % 60), value, sizeof value);
+                                if (cache_get(key_of(key, (i + c) % 60), &data, &n)) {
+                                        if (n != sizeof value || *(char *)data != (i + c) % 60)
+                                                _exit(1);
+                                        free(data);
+                                }
+                        }
+                        _exit(0);
+                }
+        for (int c = 0; c < 4; c++)
+                bad += wait(&status) < 0 || status;
+        CHECK(!bad);
+        CHECK(cache_put(key_of(key, 99), value, sizeof value));
+        cache_use(&u);
+        CHECK_MSG(u.bytes <= 50 << 10 && u.entries > 10, "%d entries, %llu bytes", u.entries, (unsigned long long)u.bytes);
+        unsetenv("TGC_CACHE_MAX");
+        tmpdir_remove(dir);
+        *cache_path ? setenv("TGC_CACHE_DIR", cache_path, 1) : unsetenv("TGC_CACHE_DIR");
+}
+
+/* What has the right checksum and cannot be loaded is made again. */
+TEST(cached_object_that_is_none)
+{
+        need(DEV_CPU);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        char hex[33];
+        session_close(open_on(&p, DEV_CPU, 0));
+        DIR *d = opendir(cache_path);
+        CHECK(d);
+        for (struct dirent *x; (x = readdir(d)); )
+                if (strlen(x->d_name) == 36) {
+                        snprintf(hex, sizeof hex, "%.32s", x->d_name);
+                        CHECK(cache_put(hex, "no object", 9));
+                }
+        closedir(d);
+        Session *s = open_on(&p, DEV_CPU, 0);
+        CHECK_MSG(strstr(dev_load_note(session_device(s)), "compiled"), "%s", dev_load_note(session_device(s)));
+        session_close(s);
+        s = open_on(&p, DEV_CPU, 0);
+        CHECK_MSG(strstr(dev_load_note(session_device(s)), "from the cache"), "%s", dev_load_note(session_device(s)));
+        session_close(s);
+        plan_close(&p);
+}
+
 TEST(cpu_object_is_cached_and_rebuilt)
 {
         need(DEV_CPU);
@@ -117,8 +277,21 @@ TEST(cpu_object_of_the_plan)
         CHECK_MSG(!cpu_compile_plan(&p, 0, NULL, &pack, &n, &e), "%s", e.msg);
         CHECK(!plan_add(&p, "object.cpu", pack, n, &e));
         s = open_on(&p, DEV_CPU, 0);
-        CHECK(strstr(dev_load_note(session_device(s)), "from the plan"));
+        CHECK(strstr(dev_load_note(session_device(s)), "from the plan") && !*dev_load_warning(session_device(s)));
         session_close(s);
+        /* of other sources: built from those that the plan has */
+        const Section *src = plan_find(&p, "source.cpu");
+        char *was = strndup(src->data, src->size), *text;
+        CHECK(asprintf(&text, "%s/* changed */\n", was) > 0);
+        CHECK(!plan_add(&p, "source.cpu", text, strlen(text), &e));
+        s = open_on(&p, DEV_CPU, 0);
+        CHECK(!strstr(dev_load_note(session_device(s)), "from the plan"));
+        CHECK_MSG(strstr(dev_load_warning(session_device(s)), "object.cpu was not made of the plan's cpu sources and flags"),
+                  "%s", dev_load_warning(session_device(s)));
+        session_close(s);
+        CHECK(!plan_add(&p, "source.cpu", was, strlen(was), &e));
+        free(text);
+        free(was);
         ((char *)pack)[12] ^= 1;                        /* another processor's */
         CHECK(!plan_add(&p, "object.cpu", pack, n, &e));
         s = open_on(&p, DEV_CPU, 0);
@@ -265,7 +438,7 @@ TEST(nvrtc_compiles_for_other_machines)
                 for (int again = 0; again < 2; again++) {
                         CHECK_MSG(!cuda_compile_plan(&p, arch[i], 0, &pack, &size, &e), "%s", e.msg);
                         CHECK_MSG(!pack_read(&k, pack, size, "cubin", &e), "%s", e.msg);
-                        CHECK(k.n == 2 && !strcmp(k.file[0].name, "infer") && !memcmp(k.file[0].data, "\177ELF", 4));
+                        CHECK(k.n == 3 && !strcmp(k.file[2].name, "sources") && !strcmp(k.file[0].name, "infer") && !memcmp(k.file[0].data, "\177ELF", 4));
                         pack_free(&k);
                         free(pack);
                 }

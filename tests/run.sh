@@ -6,19 +6,21 @@
 build=$1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-mkdir "$tmp/out" "$tmp/err" "$tmp/report"       # of each by its name
+mkdir "$tmp/out" "$tmp/err" "$tmp/times" "$tmp/report"       # of each by its name
 export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 
 count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...
 
 run() { # NAME COMMAND...
-        local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc
+        local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc cpu
         timeout -k 5 "${TEST_TIMEOUT:-1200}" "${@:2}" > "$out" 2> "$err" < /dev/null
         rc=$?
+        times > "$tmp/times/$1"
+        cpu=$(awk '{ for (i = 1; i <= 2; i++) { split($i, t, "[ms]"); s += 60 * t[1] + t[2] } } END { printf "%.0f", s }' "$tmp/times/$1")
         [ $rc -ne 0 ] && ! grep -q '^not ok ' "$out" && echo "not ok $1 (exit $rc)" >> "$out"
         {
-                printf '%-28s %4d passed  %d failed  %d skipped  %4d s\n' "$1" "$(count ok "$out")" \
-                        "$(count 'not ok' "$out")" "$(count skip "$out")" $((SECONDS - t0))
+                printf '%-28s %4d passed  %d failed  %d skipped  %4d s  %4d s of processor\n' "$1" "$(count ok "$out")" \
+                        "$(count 'not ok' "$out")" "$(count skip "$out")" $((SECONDS - t0)) "$cpu"
                 if grep -q '^not ok ' "$out"; then
                         grep -v '^ok ' "$out" | head -40
                         tail -20 "$err"

@@ -1,6 +1,7 @@
 /* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
- * emulate.h, which plays a GPU's threads.  One shared object per GROUP units, each
- * with its own tgc_emulate_launch: the headers cost more time than the kernels.
+ * emulate.h, which plays a GPU's threads.  One shared object per group of units, each
+ * with its own tgc_emulate_launch: the headers cost more time than the kernels, so
+ * there are no more groups than processors, and none that are small.
  *
  * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS multiprocessors. */
 #include <stdio.h>
@@ -145,15 +146,21 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         return TGC_OK;
 }
 
-enum { GROUP = 12 };
+enum { SMALL_GROUP = 12, LARGE_GROUP = 40 };
 
-/* Units in groups, in place: they lie in the pack's text one after the other. */
-static void group_units(Pack *p)
+static int group_size(int n_units)
+{
+        int each = (n_units + host_cores() - 1) / host_cores();
+        return each < SMALL_GROUP ? SMALL_GROUP : each > LARGE_GROUP ? LARGE_GROUP : each;
+}
+
+/* Units in groups of so many, in place: they lie in the pack's text one after the other. */
+static void group_units(Pack *p, int in_group)
 {
         int n = 0;
         for (int i = 0; i < p->n; i++) {
                 PackFile *g = &p->file[n - 1], *f = &p->file[i];
-                if (i % GROUP == 0) {
+                if (i % in_group == 0) {
                         p->file[n++] = *f;
                         continue;
                 }
@@ -172,9 +179,10 @@ static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
         if (code)
                 return code;
         if (!(code = kernel_units(dev->prog, &units, &d->unit_of, e))) {
+                const int in_group = group_size(units.n);
                 for (int k = 0; k < dev->prog->n_kernels; k++)
-                        d->unit_of[k] /= GROUP;
-                group_units(&units);
+                        d->unit_of[k] /= in_group;
+                group_units(&units, in_group);
                 code = load_units(d, &units, &headers, e);
         }
         pack_free(&units);

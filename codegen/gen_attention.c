@@ -1,5 +1,7 @@
 /* gen_attention.c: attention forward, backward, and over the cache.
  *
+ * q, k and v have one head width here: passes/pad_heads.c sees to that.
+ *
  * Forward is one launch; with few queries against a long cache it is split over
  * the cache and a second launch merges the parts.  Backward is three: delta =
  * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
@@ -79,6 +81,9 @@ static Att att_of(Emit *e, const Group *gr)
         const Node *n = NODE(e->g, gr->anchor);
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
         Att t = { .e = e, .gr = gr, .n = n, .H = q->dim[2].n, .K = k->dim[2].n, .D = q->dim[3].n };
+        if (NODE(e->g, n->in[2])->type.dim[3].n != t.D)
+                error_at(n->loc, "internal error: %%%s has values of %lld beside keys of %lld after pad_heads", n->name,
+                         (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
         t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
         t.grad = n->op == OP_ATTENTION_GRAD;
         Build scratch = build_start(e, gr, "attention", "");

@@ -76,6 +76,7 @@ void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
 void keep_slope(Graph *g, Arena *tmp);
 void few_experts(Graph *g, Arena *tmp);
+void pad_heads(Graph *g, Arena *tmp);           /* attention has one head width */
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
 void keep_parts(Graph *g, Arena *tmp);          /* parts of products instead of the whole */

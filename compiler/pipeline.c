@@ -17,6 +17,7 @@ typedef struct Ctx { const CompileOptions *o; Text *why; } Ctx;
 
 static void run_simplify(Graph *g, Arena *t, Ctx *c) { (void)c; simplify(g, t); }
 static void run_fuse_loss(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss(g, t); }
+static void run_pad_heads(Graph *g, Arena *t, Ctx *c) { (void)c; pad_heads(g, t); }
 static void run_differentiate(Graph *g, Arena *t, Ctx *c) { (void)c; differentiate(g, t); }
 static void run_fuse_loss_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss_grad(g, t); }
 static void run_fuse_norm_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_norm_grad(g, t); }
@@ -53,6 +54,7 @@ typedef struct Pass {
 static const Pass passes[] = {
         { "sweep",          ~0u,    0, run_sweep },
         { "fuse_loss",      TRAINS, 1, run_fuse_loss },         /* its gradient rule is the chunked one */
+        { "pad_heads",      ~0u,    0, run_pad_heads },         /* before keys and values are cached, and differentiated */
         { "differentiate",  STEP,   0, run_differentiate },
         { "cache_kv",       CACHED, 0, run_cache_kv },
         { "simplify",       ~0u,    0, run_simplify },

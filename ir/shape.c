@@ -408,7 +408,7 @@ int shape_attention(Graph *g, Node *n, Type *out)
         if (q->rank != 4 || k->rank != 4 || v->rank != 4 ||
             !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
             !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
-                error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,D) with K dividing H, "
+                error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,any width) with K dividing H, "
                          "not %s, %s, %s", TEXT,
                          shape_text(q, x), shape_text(k, y), shape_text(v, z));
         Type slopes = type_of(DT_F32, 1, q->dim[2]);

@@ -30,6 +30,7 @@ static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)ar
 static void run_few_experts(Model *m, Arena *tmp, const char *arg) { (void)arg; few_experts(m->graph, tmp); }
 static void run_split_documents(Model *m, Arena *tmp, const char *arg) { (void)tmp; split_documents(m, atoi(arg)); }
 static void run_forget_documents(Model *m, Arena *tmp, const char *arg) { (void)arg; forget_documents(m->graph, tmp); }
+static void run_pad_heads(Model *m, Arena *tmp, const char *arg) { (void)arg; pad_heads(m->graph, tmp); }
 static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
 static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
 
@@ -64,6 +65,7 @@ static const Pass passes[] = {
         { "few_experts", true, 0, run_few_experts },
         { "split_documents", false, 0, run_split_documents },
         { "forget_documents", false, 0, run_forget_documents },
+        { "pad_heads", false, 0, run_pad_heads },
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
         { "recompute", true, 0, run_recompute },
@@ -384,6 +386,7 @@ PASS(keep_slope)
 PASS(few_experts)
 PASS(split_documents)
 PASS(forget_documents)
+PASS(pad_heads)
 PASS(cache_kv)
 PASS(precision)
 PASS(recompute)

@@ -38,7 +38,7 @@ void   model_free(Model *m);
 void   model_map(Model *m, MapLine line);               /* strings are copied */
 void   model_ignore(Model *m, const char *glob);
 void   model_map_text(const Model *m, Text *t);         /* all of these, as runtime/weight_map.h has them */
-/* Checks outputs; adds a line for every parameter without one.  file: of the whole; NULL: where its first node is. */
+/* Checks inputs and outputs; adds a line for every parameter without one.  file: of the whole; NULL: where its first node is. */
 void   model_finish(Model *m, const char *file);
 
 /* ---- read/: a Model from a file; error_at on mistakes ---- */

@@ -75,6 +75,30 @@ static Node *input(Graph *g, const char *name)
         return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
 }
 
+/* The inputs that the runtime fills (runtime/session.c); nothing feeds any other. */
+static void check_input(const Node *n)
+{
+        const Dim b = DIM_SYM(SYM_B), t = DIM_SYM(SYM_T);
+        const struct { const char *name; Type type; const char *what; } fed[] = {
+                { "ids", type_of(DT_I32, 2, b, t), "the tokens" },
+                { "targets", type_of(DT_I32, 2, b, t), "the token after each, negative where the loss does not count it" },
+                { "documents", type_of(DT_I32, 3, b, t, DIM(2)), "where the document of each token begins and ends" }
+        };
+        char have[256], want[3][256];
+        for (int i = 0; i < 3; i++) {
+                type_text(&fed[i].type, want[i]);
+                if (strcmp(n->name, fed[i].name))
+                        continue;
+                if (!type_eq(&n->type, &fed[i].type))
+                        error_at(n->loc, "input %%%s is %s, but must be %s: %s", n->name, type_text(&n->type, have), want[i],
+                                 fed[i].what);
+                return;
+        }
+        error_at(n->loc, "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), and %%documents, %s "
+                 "(%s); what never changes is a const or a param", n->name, type_text(&n->type, have), want[0], fed[0].what,
+                 want[1], fed[1].what, want[2], fed[2].what);
+}
+
 void model_finish(Model *m, const char *file)
 {
         Graph *g = m->graph;
@@ -83,9 +107,8 @@ void model_finish(Model *m, const char *file)
         char t[256];
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *n = NODE(g, r);
-                if (n->op == OP_INPUT && n->type.dt != DT_I32)
-                        error_at(n->loc, "input %%%s is %s; ids and targets are i32[B,T]", n->name,
-                                 type_text(&n->type, t));
+                if (n->op == OP_INPUT)
+                        check_input(n);
                 if (n->op != OP_PARAM || mapped(m, n->name))
                         continue;
                 char d[64];

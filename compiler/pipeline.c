@@ -140,7 +140,11 @@ static bool wanted(const Spec *s, const char *output)
         return false;
 }
 
-static bool has_input(const Graph *g, const char *name) { return graph_find(g, name) != 0; }
+static bool has_input(const Graph *g, const char *name)
+{
+        Ref r = graph_find(g, name);
+        return r && NODE(g, r)->op == OP_INPUT;
+}
 
 /* Inputs that nothing reads any more (targets, where only logits are wanted). */
 static Ref visit_used(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
@@ -170,6 +174,9 @@ static Graph *specialise(const Model *m, const Spec *s, Arena *tmp)
         if (s->kind & CACHED && has_input(g, "documents"))
                 error_at(NODE(g, graph_find(g, "documents"))->loc, "only attention and `position() - begin` may read the "
                          "input `documents` of a model that generates text");
+        if (s->kind & CACHED && has_input(g, "targets"))
+                error_at(NODE(g, graph_find(g, "targets"))->loc, "the logits depend on the input `targets`, which nobody knows "
+                         "where text is generated; compile with --mode train");
         return g;
 }
 

@@ -149,6 +149,49 @@ static int fill_arenas(Session *s, Err *e)
         return code;
 }
 
+/* Is it a program that the runtime gives tokens to?  PREDICTS: it has no targets. */
+enum { OTHER, PREDICTS, LEARNS };
+
+static int kind_of(const char *prog)
+{
+        if (!strncmp(prog, "prefill", 7) || !strncmp(prog, "decode", 6))
+                return PREDICTS;
+        return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ? LEARNS : OTHER;
+}
+
+/* A program that reads what nothing writes would answer from whatever lies there. */
+static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
+{
+        static const struct { const char *name; int each, least; } in[] = {
+                { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, LEARNS }
+        };
+        static const char *const out[] = { "logits", "next", "history", "out", "loss", "aux_loss", "ce", "nll", "grad_norm",
+                                           "bad" };
+        for (size_t i = 0; i < sizeof out / sizeof *out; i++)
+                if (!strcmp(x->name, out[i]))
+                        return TGC_OK;
+        for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+                int64_t want = (int64_t)g->B * g->T * in[i].each;
+                if (strcmp(x->name, in[i].name) || kind_of(g->name) < in[i].least)
+                        continue;
+                if (!strcmp(x->dtype, "i32") && expr_eval(x->shape, g->B, g->T) == want)
+                        return TGC_OK;
+                return err_set(e, TGC_BAD_FILE, "%s: input %.60s of program %.60s must be i32 and %lld numbers", text, x->name,
+                               g->name, (long long)want);
+        }
+        return err_set(e, TGC_BAD_FILE, "%s: nothing feeds or reads %.60s of program %.60s; its inputs are ids%s", text,
+                       x->name, g->name, kind_of(g->name) == LEARNS ? ", targets and documents" : "");
+}
+
+static int check_inputs(const Program *p, const char *text, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < p->n_progs; i++)
+                for (int k = 0; k < p->prog[i].n_io && !code && kind_of(p->prog[i].name) != OTHER; k++)
+                        code = check_io(&p->prog[i], &p->prog[i].io[k], text, e);
+        return code;
+}
+
 static int parse_texts(Session *s, Err *e)
 {
         char name[32] = "program.";
@@ -164,7 +207,9 @@ static int parse_texts(Session *s, Err *e)
                                dev_target(s->d), dev_target(s->d));
         if ((code = manifest_parse(&s->m, m->data, m->size, e)))
                 return code;
-        return program_parse(&s->p, p->data, p->size, name, e);
+        if ((code = program_parse(&s->p, p->data, p->size, name, e)))
+                return code;
+        return check_inputs(&s->p, name, e);
 }
 
 /* ---- kernels ---- */

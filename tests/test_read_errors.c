@@ -326,6 +326,10 @@ TEST(json_errors)
                         "{\"name\":\"y\",\"op\":\"attention\",\"in\":[\"q\",\"q\",\"q\",\"d\"],"
                         "\"attr\":{\"documents\":1}}"),
                   ":6: error: attention: documents are the input `documents`" },
+                { GRAPH("{\"name\":\"s\",\"op\":\"input\",\"type\":\"f32[B,4]\"}," Y),
+                  ":4: error: nothing feeds the input %s, f32[B,4]; there are %ids" },
+                { GRAPH("{\"name\":\"targets\",\"op\":\"input\",\"type\":\"i32[T,B]\"}," Y),
+                  ":4: error: input %targets is i32[T,B], but must be i32[B,T]" },
                 { "{\"tgc_graph\":1,\"documents\":-1,\"nodes\":[]}", "\"documents\" must be a token's id" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"),
                   "must be a whole number" },

@@ -106,6 +106,29 @@ TEST(weights_of_the_plan)
         plan_close(&p);
 }
 
+/* Inputs that the runtime does not know, or knows otherwise. */
+TEST(cpu_refuses_unfed_inputs)
+{
+        need(DEV_CPU);
+        static const struct { const char *from, *to, *want; } bad[] = {
+                { "io targets i32", "io segment i32", "nothing feeds or reads segment of program step" },
+                { "io targets i32 act+256 B*T", "io targets i32 act+256 B", "input targets of program step must be i32 and 8" },
+                { "io ids i32 act+0 B*T", "io ids f32 act+0 B*T", "input ids of program prefill must be i32 and 15" },
+                { "io next i32 act+8192 B", "io targets i32 act+0 B", "nothing feeds or reads targets of program decode" },
+        };
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                const char *whole = PROGRAM("", "w+0"), *at = strstr(whole, bad[i].from);
+                char text[8192];
+                Session *s;
+                Err e;
+                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - whole), whole, bad[i].to, at + strlen(bad[i].from));
+                Plan p = make_plan(manifest, text);
+                CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) == TGC_BAD_FILE && !s);
+                CHECK_MSG(strstr(e.msg, bad[i].want), "%s", e.msg);
+                plan_close(&p);
+        }
+}
+
 TEST(init_is_reproducible)
 {
         enum { M = 100000 };

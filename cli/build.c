@@ -46,6 +46,8 @@ static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
         int code = d->code ? d->code : TGC_BAD_FILE;
         if (o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C)
                 return err_set(e, code, "%s", d->msg);
+        if (!strncmp(msg, "config.json:", 12))          /* and perhaps the line there */
+                return err_set(e, code, "%s%s%s", o->model, o->kind == MODEL_HF ? "/" : ": ", msg);
         return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "", msg);
 }
 

@@ -97,10 +97,14 @@ local activations = {
         relu2 = function(x) return x:relu() ^ 2 end,
         sigmoid = function(x) return x:sigmoid() end,
         tanh = function(x) return x:tanh() end,
+        linear = function(x) return x end,
+        quick_gelu = function(x) return x * (x * 1.702):sigmoid() end,
 }
 -- What configurations call them.
 local spelled = { gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", swish = "silu",
-                  gelu_python = "gelu" }
+                  gelu_python = "gelu", gelu_python_tanh = "gelu_tanh", gelu_accurate = "gelu_tanh" }
+
+function b.knows_activation(kind) return activations[spelled[kind] or kind] ~= nil end
 
 function b.activation(x, kind)
         local f = activations[spelled[kind] or kind]
@@ -117,12 +121,24 @@ function b.positions(name, ctx, width, o)
         return w:gather(position()):as(name)
 end
 
--- Frequencies of rotary positions, dims/2 of them.  scaling.kind:
--- "none"; "linear": all slower by factor; "llama3": only the slow ones, with a smooth
--- passage between wavelengths original/high and original/low.
+-- The pairs of a head that YaRN leaves alone, up to the first number, and slows down in full, from the second.
+local function yarn_range(dims, theta, s)
+        local function at(turns) return dims * math.log(s.original / (turns * 2 * math.pi)) / (2 * math.log(theta)) end
+        local first, last = at(s.fast), at(s.slow)
+        if s.truncate then first, last = math.floor(first), math.ceil(last) end
+        first, last = math.max(first, 0), math.min(last, dims - 1)
+        return first, first == last and last + 0.001 or last
+end
+
+-- Frequencies of rotary positions, one for a pair.  scaling.kind: "none"; "linear": all slower by factor; "llama3":
+-- only the slow ones, with a smooth passage between wavelengths original/high and original/low; "yarn": the same
+-- between `fast` and `slow` turns in the original context.  dims = 0: nil.
 function b.rope(dims, theta, scaling)
         local freq, s = {}, scaling or { kind = "none" }
-        for i = 0, dims // 2 - 1 do
+        if dims == 0 then return nil end
+        local first, last
+        if s.kind == "yarn" then first, last = yarn_range(dims, theta, s) end
+        for i = 0, (dims + 1) // 2 - 1 do
                 local f = theta ^ (-2 * i / dims)
                 if s.kind == "linear" then
                         f = f / s.factor
@@ -134,12 +150,47 @@ function b.rope(dims, theta, scaling)
                                 local keep = (turns - s.low) / (s.high - s.low)
                                 f = (1 - keep) * f / s.factor + keep * f
                         end
+                elseif s.kind == "yarn" then
+                        local slow = math.min(math.max((i - first) / (last - first), 0), 1)
+                        f = slow * f / s.factor + (1 - slow) * f
                 elseif s.kind ~= "none" and s.kind ~= "default" then
-                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3")
+                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3, yarn")
                 end
                 freq[#freq + 1] = f
         end
-        return { freq = const("rope.freq", freq), dims = dims }
+        return { freq = const("rope.freq", freq), dims = 2 * #freq, gain = s.gain or 1.0 }
+end
+
+-- Parameters of a model with rotary positions, and what they say of heads of width D.
+b.rope_params = {
+        rope_theta = 10000.0,
+        rotary = 1.0,           -- part of each head that turns
+        rope_scaling = "none",  -- none, linear, llama3, yarn
+        rope_factor = 1.0, rope_low = 1.0, rope_high = 4.0, rope_original = 8192,
+        rope_fast = 32.0, rope_slow = 1.0, rope_truncate = true,
+        rope_gain = 1.0,        -- of cosines and sines
+}
+
+function b.rope_of(p, D)
+        return b.rope(math.tointeger(D * p.rotary // 1), p.rope_theta, {
+                kind = p.rope_scaling, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
+                original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow, truncate = p.rope_truncate,
+                gain = p.rope_gain,
+        })
+end
+
+-- Fields of `more` that t has not.
+function b.with_defaults(t, more)
+        for name, value in pairs(more) do
+                if t[name] == nil then t[name] = value end
+        end
+        return t
+end
+
+-- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer, repeated.
+function b.slides(pattern, i)
+        local at = i % #pattern + 1
+        return pattern:sub(at, at) == "s"
 end
 
 -- One slope a head, powers of 2^(-bias_max/n); where n is no power of two, those
@@ -177,12 +228,14 @@ function b.attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D), b.heads(v, "v_heads", K, D)
         if o.qk_norm then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
+        local scale = o.scale or D ^ -0.5
         if o.rope then
+                if o.rope.gain ~= 1 then scale = scale * o.rope.gain ^ 2 end
                 local dims = { dims = o.rope.dims < D and o.rope.dims or 0 }
                 q = q:rope(o.rope.freq, dims):as "q_rope"
                 k = k:rope(o.rope.freq, dims):as "k_rope"
         end
-        local how = { causal = 1, scale = o.scale or D ^ -0.5, window = o.window, softcap = o.softcap, p = o.dropout }
+        local how = { causal = 1, scale = scale, window = o.window, softcap = o.softcap, p = o.dropout }
         local y
         if o.slopes then
                 how.alibi = 1

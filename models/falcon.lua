@@ -1,6 +1,8 @@
 -- falcon.lua: Falcon.  One key and value head (7B) or some (40B, "new decoder"),
 -- attention and MLP side by side, rotary positions or ALiBi, tied head.
 local b = require "blocks"
+local config = require "config"
+local keys = require "config_keys"
 
 local function block(x, p, rope, slopes, i)
         local l, C, H, K, D = "transformer.h." .. i .. ".", p.n_embd, p.n_head, p.n_kv_head, p.n_embd // p.n_head
@@ -44,31 +46,48 @@ local function block(x, p, rope, slopes, i)
         return p.parallel and (x + a + m):as "sum" or (input + m):as "sum"
 end
 
-return {
+local falcon = {
         name = "falcon",
         params = {
                 vocab = 65024, ctx = 2048, n_layer = 32, n_embd = 4544, n_head = 71, n_kv_head = 1, n_ff = 18176,
                 act = "gelu",
-                eps = 1e-5, std = 0.02, rope_theta = 10000.0, alibi = false, bias = false, parallel = true,
+                eps = 1e-5, std = 0.02, alibi = false, bias = false, parallel = true,
                 new_decoder = false, n_norm = 1, tied = true,
         },
-        config = function(c)
-                local new = c.new_decoder_architecture or false
-                return {
+        config = function(raw, family)
+                local c = keys.read(raw, family)
+                config.divides(c, "num_attention_heads", "hidden_size")
+                local new, H, n_norm = c.new_decoder_architecture, c.num_attention_heads, c.num_ln_in_parallel_attn
+                local K = new and (c.num_kv_heads or H) or c.multi_query and 1 or c.num_kv_heads or H
+                if not new and not c.multi_query and K ~= H then
+                        config.refuse("num_kv_heads", K, "should be num_attention_heads, for there is neither "
+                                      .. "new_decoder_architecture nor multi_query")
+                end
+                if H % K ~= 0 then config.refuse("num_kv_heads", K, "does not divide num_attention_heads") end
+                if new and not c.parallel_attn then
+                        config.refuse("parallel_attn", false, "is not supported with new_decoder_architecture")
+                end
+                if n_norm and n_norm > (new and 2 or 1) and c.parallel_attn then
+                        config.refuse("num_ln_in_parallel_attn", n_norm, "is not supported here")
+                end
+                -- The reference rounds slope times position to bfloat16: exact for some powers of two alone.
+                if c.alibi and (H ~= 1 and H ~= 2 and H ~= 4 and H ~= 8 or c.max_position_embeddings > 257) then
+                        config.refuse("alibi", true, "is supported for 1, 2, 4 or 8 heads and up to 257 positions: beyond, "
+                                      .. "transformers rounds it to bfloat16, which tgc does not")
+                end
+                return config.with({
                         vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
-                        n_embd = c.hidden_size, n_head = c.num_attention_heads, act = c.activation,
-                        n_kv_head = new and c.num_kv_heads or c.multi_query and 1 or c.num_attention_heads,
+                        n_embd = c.hidden_size, n_head = H, n_kv_head = K, act = c.activation,
                         n_ff = c.ffn_hidden_size or 4 * c.hidden_size, eps = c.layer_norm_epsilon,
-                        std = c.initializer_range,
-                        rope_theta = (c.rope_parameters or c).rope_theta, alibi = c.alibi, bias = c.bias,
-                        parallel = new or c.parallel_attn, new_decoder = new,
-                        n_norm = new and (c.num_ln_in_parallel_attn or 2) or 1, tied = c.tie_word_embeddings,
-                }
+                        std = c.initializer_range, alibi = c.alibi or false, bias = c.bias or false,
+                        parallel = c.parallel_attn or false, new_decoder = new or false,
+                        n_norm = new and (n_norm or 2) or 1, tied = c.tie_word_embeddings,
+                }, config.rope(c))
         end,
         graph = function(p)
                 local ids, targets = b.inputs()
                 local D = p.n_embd // p.n_head
-                local rope = not p.alibi and b.rope(D, p.rope_theta) or nil
+                local rope = not p.alibi and b.rope_of(p, D) or nil
                 -- Falcon adds ALiBi before it scales the scores
                 local slopes = p.alibi and (b.alibi(p.n_head, 8) * D ^ -0.5):as "slopes" or nil
                 local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd,
@@ -84,3 +103,5 @@ return {
                 return b.outputs(x:matmul(embed, { tb = 1 }):as "logits", targets)
         end,
 }
+b.with_defaults(falcon.params, b.rope_params)
+return falcon

@@ -1,6 +1,8 @@
 -- gpt.lua: GPT-2.  Pre-norm, learned positions, one linear for q, k and v, tied head.
 -- -D names any of these; the defaults are GPT-2 small.
 local b = require "blocks"
+local config = require "config"
+local keys = require "config_keys"
 
 local function block(x, p, i)
         local function name(s) return b.under({ "transformer.h." .. i, "h." .. i }, s) end
@@ -12,7 +14,8 @@ local function block(x, p, i)
                 local qkv = b.linear(h, "qkv", 3 * C, { bias = true, std = p.std, from = name ".attn.c_attn",
                                                         steps = " | t" })
                 local q, k, v = b.part(qkv, "q", 0, C), b.part(qkv, "k", C, C), b.part(qkv, "v", 2 * C, C)
-                local y = b.attend(q, k, v, { n_head = p.n_head, head_dim = D, dropout = p.dropout })
+                local scale = (p.scale_scores and D ^ -0.5 or 1) / (p.scale_layers and i + 1 or 1)
+                local y = b.attend(q, k, v, { n_head = p.n_head, head_dim = D, scale = scale, dropout = p.dropout })
                 y = b.linear(y, "out", C, { bias = true, std = out_std, from = name ".attn.c_proj", steps = " | t" })
                 return (x + b.dropout(y, p.dropout)):as "sum"
         end)
@@ -31,12 +34,17 @@ return {
                 vocab = 50257, ctx = 1024, n_layer = 12, n_head = 12, n_embd = 768,
                 n_ff = 0,               -- 0: 4 * n_embd
                 act = "gelu_tanh", eps = 1e-5, std = 0.02, dropout = 0.0, tied = true,
+                scale_scores = true,    -- by one over the root of the head's width
+                scale_layers = false,   -- and by one over the layer's number
         },
-        config = function(c)
+        config = function(raw, family)
+                local c = keys.read(raw, family)
+                config.divides(c, "n_head", "n_embd")
                 return {
-                        vocab = c.vocab_size, ctx = c.n_positions or c.n_ctx, n_layer = c.n_layer, n_head = c.n_head,
-                        n_embd = c.n_embd, n_ff = c.n_inner, act = c.activation_function, eps = c.layer_norm_epsilon,
+                        vocab = c.vocab_size, ctx = c.n_positions, n_layer = c.n_layer, n_head = c.n_head,
+                        n_embd = c.n_embd, n_ff = c.n_inner or 0, act = c.activation_function, eps = c.layer_norm_epsilon,
                         std = c.initializer_range, tied = c.tie_word_embeddings, dropout = c.resid_pdrop,
+                        scale_scores = c.scale_attn_weights, scale_layers = c.scale_attn_by_inverse_layer_idx,
                 }
         end,
         graph = function(p)

@@ -1,6 +1,8 @@
 -- gpt_neox.lua: GPT-NeoX and Pythia.  Attention and MLP read the same sum (parallel
 -- residual), a part of each head turns; the checkpoint keeps q, k, v of a head together.
 local b = require "blocks"
+local config = require "config"
+local keys = require "config_keys"
 
 local function block(x, p, rope, i)
         local l, C, H, D = "gpt_neox.layers." .. i .. ".", p.n_embd, p.n_head, p.n_embd // p.n_head
@@ -13,7 +15,7 @@ local function block(x, p, rope, i)
         local function cut_bias(n)
                 return string.format(": %d | reshape %d 3 %d | cols %d %d | reshape %d", 3 * C, H, D, n, n + 1, C)
         end
-        local turn = string.format(" | rope %d %d", H, rope.dims)
+        local turn = rope and string.format(" | rope %d %d", H, rope.dims) or ""
         local a = scope("attn", function()
                 local h = b.layernorm(x, "norm", { eps = p.eps, from = l .. "input_layernorm" })
                 return b.self_attention(h, {
@@ -32,28 +34,26 @@ local function block(x, p, rope, i)
         return p.parallel and (x + a + m):as "sum" or (input + m):as "sum"
 end
 
-return {
+local gpt_neox = {
         name = "gpt_neox",
         params = {
                 vocab = 50304, ctx = 2048, n_layer = 12, n_embd = 768, n_head = 12, n_ff = 3072, act = "gelu",
                 eps = 1e-5,
-                std = 0.02, rope_theta = 10000.0, rotary = 0.25, parallel = true, attn_bias = true, tied = false,
+                std = 0.02, rotary = 0.25, parallel = true, attn_bias = true, tied = false,
         },
-        config = function(c)
-                local r = c.rope_parameters or {}
-                return {
+        config = function(raw, family)
+                local c = keys.read(raw, family)
+                config.divides(c, "num_attention_heads", "hidden_size")
+                return config.with({
                         vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
                         n_embd = c.hidden_size, n_head = c.num_attention_heads, n_ff = c.intermediate_size,
-                        act = c.hidden_act,
-                        eps = c.layer_norm_eps, std = c.initializer_range,
-                        rope_theta = r.rope_theta or c.rotary_emb_base,
-                        rotary = r.partial_rotary_factor or c.rotary_pct, parallel = c.use_parallel_residual,
-                        attn_bias = c.attention_bias, tied = c.tie_word_embeddings,
-                }
+                        act = c.hidden_act, eps = c.layer_norm_eps, std = c.initializer_range,
+                        parallel = c.use_parallel_residual, attn_bias = c.attention_bias, tied = c.tie_word_embeddings,
+                }, config.rope(c, { theta = c.rotary_emb_base, partial = c.rotary_pct, partial_ok = true }))
         end,
         graph = function(p)
                 local ids, targets = b.inputs()
-                local rope = b.rope(math.tointeger(p.n_embd // p.n_head * p.rotary // 1), p.rope_theta)
+                local rope = b.rope_of(p, p.n_embd // p.n_head)
                 local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd,
                                              { std = p.std, from = "gpt_neox.embed_in" })
                 for i = 0, p.n_layer - 1 do
@@ -70,3 +70,5 @@ return {
                 return b.outputs(x:matmul(embed, { tb = 1 }):as "logits", targets)
         end,
 }
+b.with_defaults(gpt_neox.params, b.rope_params)
+return gpt_neox

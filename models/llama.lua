@@ -5,6 +5,8 @@
 -- Rotary pairs are neighbours here.  Hugging Face keeps them half a head apart, so
 -- its q and k go through `rope`; llama2.c's files are as ours.
 local b = require "blocks"
+local config = require "config"
+local keys = require "config_keys"
 
 -- Checkpoint names of a layer.
 local spelling = {
@@ -49,7 +51,7 @@ function llama.attention(x, p, rope, from)
         local C, H, K, D = p.n_embd, p.n_head, p.n_kv_head, p.head_dim
         local turn = { v = "" }
         for name, heads in pairs { q = H, k = K } do
-                turn[name] = p.source == "hf" and string.format(" | rope %d %d", heads, rope.dims) or ""
+                turn[name] = p.source == "hf" and rope and string.format(" | rope %d %d", heads, rope.dims) or ""
         end
         local steps, names = turn, from
         if p.fused then
@@ -62,7 +64,7 @@ function llama.attention(x, p, rope, from)
         end
         return b.self_attention(x, {
                 n_head = H, n_kv_head = K, head_dim = D, rope = rope, qk_norm = p.qk_norm and qk_norm,
-                window = p.window, dropout = p.dropout, bias = p.qkv_bias, out_bias = p.out_bias, std = p.std,
+                window = from.slides and p.window or 0, dropout = p.dropout, bias = p.qkv_bias, out_bias = p.out_bias, std = p.std,
                 from = names, suffix = from.suffix, steps = steps, bias_steps = turn,
         })
 end
@@ -78,45 +80,49 @@ function llama.mlp(x, p, from)
                                 from = names, suffix = from.suffix, steps = steps })
 end
 
--- Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters.
-local function rope_of(c, out)
-        local r = c.rope_parameters or c.rope_scaling or {}
-        local kind = r.rope_type or r.type or "default"
-        out.rope_theta = r.rope_theta or c.rope_theta
-        out.rope_scaling = kind == "default" and "none" or kind
-        out.rope_factor = r.factor
-        out.rope_low = r.low_freq_factor
-        out.rope_high = r.high_freq_factor
-        out.rope_original = r.original_max_position_embeddings
-        out.rotary = r.partial_rotary_factor or c.partial_rotary_factor
-        return out
+-- Which layers see a window: all of them, or those that layer_types names, or those from max_window_layers on.
+local function windows(c)
+        local window, pattern = c.sliding_window, "s"
+        if c.use_sliding_window == false then window = nil end
+        if c.layer_types then
+                pattern = config.pattern(c.layer_types, c.num_hidden_layers, window)
+        elseif c.max_window_layers then
+                local full = math.min(c.max_window_layers, c.num_hidden_layers)
+                pattern = ("f"):rep(full) .. ("s"):rep(c.num_hidden_layers - full)
+        end
+        return window or 0, pattern
 end
 
-function llama.from_hf(c)
-        return rope_of(c, {
+-- Parameters of a configuration that was read.
+function llama.from_hf(c, family)
+        local window, pattern = windows(c)
+        if not c.head_dim or family == "llama" then config.divides(c, "num_attention_heads", "hidden_size") end
+        local p = config.with({
                 vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
                 n_head = c.num_attention_heads, n_kv_head = c.num_key_value_heads or c.num_attention_heads,
                 head_dim = c.head_dim or c.hidden_size // c.num_attention_heads,
                 n_embd = c.hidden_size, n_ff = c.intermediate_size, act = c.hidden_act, eps = c.rms_norm_eps,
-                std = c.initializer_range, tied = c.tie_word_embeddings or false,
-                qkv_bias = c.attention_bias or c.model_type == "qwen2", out_bias = c.attention_bias or false,
-                mlp_bias = c.mlp_bias or false, qk_norm = (c.model_type or ""):sub(1, 5) == "qwen3",
-                fused = c.model_type == "phi3", source = "hf",
-                window = c.use_sliding_window ~= false and c.sliding_window or 0,
-        })
+                std = c.initializer_range, tied = c.tie_word_embeddings, dropout = 0.0,
+                qkv_bias = c.attention_bias or family == "qwen2", out_bias = c.attention_bias or false,
+                mlp_bias = c.mlp_bias or false, qk_norm = family == "qwen3" or family == "qwen3_moe",
+                fused = family == "phi3", source = "hf", window = window, pattern = pattern,
+        }, config.rope(c, { partial_ok = family == "phi3", scaled = family ~= "phi3" }))
+        config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary)
+        return p
 end
 
 local function from_llama2c(c)
-        return {
+        return b.with_defaults({
                 vocab = c.vocab_size, ctx = c.seq_len, n_layer = c.n_layers, n_head = c.n_heads,
                 n_kv_head = c.n_kv_heads,
                 head_dim = c.dim // c.n_heads, n_embd = c.dim, n_ff = c.hidden_dim, tied = c.shared, eps = 1e-5,
-                rope_theta = 10000.0, source = "llama2c",
-        }
+                act = "silu", rope_theta = 10000.0, source = "llama2c",
+        }, llama.params)
 end
 
-function llama.config(c, family)
-        return family == "llama2c" and from_llama2c(c) or llama.from_hf(c)
+function llama.config(raw, family)
+        local c, name = keys.read(raw, family)
+        return name == "llama2c" and from_llama2c(c) or llama.from_hf(c, name)
 end
 
 llama.params = {
@@ -124,13 +130,12 @@ llama.params = {
         n_ff = 8192, act = "silu", eps = 1e-5, std = 0.02, tied = true, dropout = 0.0,
         qkv_bias = false, out_bias = false, mlp_bias = false, qk_norm = false,
         window = 0,             -- tokens that attention sees; 0: all
+        pattern = "s",          -- of layers: s sees the window, f everything; repeated
         rope_theta = 500000.0,
-        rotary = 1.0,           -- part of each head that turns
-        rope_scaling = "none",  -- none, linear, llama3
-        rope_factor = 1.0, rope_low = 1.0, rope_high = 4.0, rope_original = 8192,
         fused = false,          -- the checkpoint has q, k, v in one tensor, and gate, up
         source = "hf",          -- names and rotary order of the checkpoint: hf, llama2c
 }
+b.with_defaults(llama.params, b.rope_params)
 
 local function block(x, p, rope, from, mlp)
         x = scope("attn", function()
@@ -146,15 +151,14 @@ end
 -- Everything up to the logits; mlp(x, p, from) is each layer's.
 function llama.logits(ids, p, mlp)
         local names = outer[p.source] or error("source is hf or llama2c, not '" .. p.source .. "'")
-        local rope = b.rope(math.tointeger(p.head_dim * p.rotary // 1), p.rope_theta, {
-                kind = p.rope_scaling, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
-                original = p.rope_original,
-        })
+        local rope = b.rope_of(p, p.head_dim)
         local embed = param("embed.weight", { p.vocab, p.n_embd }, { std = p.std })
         b.map(embed, names.embed, "")
         local x = b.dropout(embed:gather(ids):as "x", p.dropout)
         for i = 0, p.n_layer - 1 do
-                x = scope("blk" .. i, block, x, p, rope, spelling[p.source](i), mlp)
+                local from = spelling[p.source](i)
+                from.slides = b.slides(p.pattern, i)
+                x = scope("blk" .. i, block, x, p, rope, from, mlp)
         end
         x = b.rmsnorm(x, "norm", { eps = p.eps, from = names.norm, suffix = "" })
         if p.source == "hf" then ignore "*.rotary_emb.inv_freq" end

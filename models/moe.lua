@@ -2,6 +2,8 @@
 -- MLPs.  Parameters are llama.lua's and those below; the defaults are Mixtral-8x7B.
 local b = require "blocks"
 local llama = require "llama"
+local config = require "config"
+local keys = require "config_keys"
 
 -- Names below model.layers.N.: of the router, and of one expert's tensors.
 local spelling = {
@@ -46,24 +48,24 @@ local params = {
         aux_coef = 0.02,        -- weight of the balance loss; 0: none
         spelling = "mixtral",   -- names of the experts: mixtral, qwen, stacked
 }
-for name, value in pairs(llama.params) do
-        if params[name] == nil then params[name] = value end
-end
+b.with_defaults(params, llama.params)
 
 return {
         name = "moe",
         params = params,
-        config = function(c)
-                local p = llama.from_hf(c)
-                local qwen = c.model_type == "qwen3_moe"
-                p.n_expert, p.top_k = c.num_local_experts or c.num_experts, c.num_experts_per_tok
+        config = function(raw, family)
+                local c, name = keys.read(raw, family)
+                local p = llama.from_hf(c, name)
+                local qwen = name == "qwen3_moe"
+                p.n_expert, p.top_k = qwen and c.num_experts or c.num_local_experts, c.num_experts_per_tok
+                if p.top_k > p.n_expert then
+                        config.refuse("num_experts_per_tok", p.top_k, "is more than there are experts, " .. p.n_expert)
+                end
                 p.n_ff = c.moe_intermediate_size or p.n_ff
-                p.renorm = not qwen or c.norm_topk_prob or false
+                p.renorm = not qwen or c.norm_topk_prob
+                p.gated, p.router_bias = true, false
                 p.aux_coef = c.router_aux_loss_coef
                 p.spelling = qwen and "qwen" or "mixtral"
-                if qwen and (#(c.mlp_only_layers or {}) > 0 or (c.decoder_sparse_step or 1) ~= 1) then
-                        error "layers without experts are not supported (mlp_only_layers, decoder_sparse_step)"
-                end
                 return p
         end,
         graph = function(p)

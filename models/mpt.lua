@@ -1,6 +1,8 @@
 -- mpt.lua: MPT.  ALiBi instead of positions, layernorm and linears without biases,
 -- tied head.
 local b = require "blocks"
+local config = require "config"
+local keys = require "config_keys"
 
 local function block(x, p, slopes, i)
         local l, C = "transformer.blocks." .. i .. ".", p.n_embd
@@ -25,18 +27,15 @@ return {
         name = "mpt",
         params = {
                 vocab = 50432, ctx = 2048, n_layer = 32, n_embd = 4096, n_head = 32, eps = 1e-5, std = 0.02,
-                bias_max = 8, scale = 0.0,      -- 0: one over the root of the head's width
+                bias_max = 8, tied = true, scale = 0.0,      -- 0: one over the root of the head's width
         },
-        config = function(c)
-                local a = c.attn_config or {}
-                if a.alibi == false or a.clip_qkv or a.qk_ln or a.prefix_lm then
-                        error "only MPT with ALiBi, without clip_qkv, qk_ln and prefix_lm is supported"
-                end
+        config = function(raw, family)
+                local c = keys.read(raw, family)
+                config.divides(c, "n_heads", "d_model")
                 return {
                         vocab = c.vocab_size, ctx = c.max_seq_len, n_layer = c.n_layers, n_embd = c.d_model,
-                        n_head = c.n_heads,
-                        eps = c.layer_norm_epsilon, std = c.initializer_range, bias_max = a.alibi_bias_max,
-                        scale = a.softmax_scale,
+                        n_head = c.n_heads, eps = c.layer_norm_epsilon, std = c.initializer_range,
+                        bias_max = 8, tied = c.tie_word_embeddings, scale = c.attn_config.softmax_scale or 0,
                 }
         end,
         graph = function(p)
@@ -47,6 +46,9 @@ return {
                         x = scope("blk" .. i, block, x, p, slopes, i)
                 end
                 x = b.layernorm(x, "norm", { eps = p.eps, bias = false, from = "transformer.norm_f" })
+                if not p.tied then
+                        return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "lm_head" }), targets)
+                end
                 ignore "lm_head.weight"
                 return b.outputs(x:matmul(wte, { tb = 1 }):as "logits", targets)
         end,

@@ -213,9 +213,11 @@ hf_config() {
         echo '[]' > hf/config.json
         folder 3 'hf/config.json: not a JSON object'
         config '/Llama/d; s/"model_type".*/"model_type": "frob",/' 3 'hf/config.json: .*frob'
-        config 's/"hidden_size".*/"hidden_size": "x",/' 3 'hf/config.json: '
-        config '/"hidden_size"/d' 3 'hf/config.json: .*hidden_size'
-        config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 'hf/config.json: .*-1'
+        config 's/"hidden_size".*/"hidden_size": "x",/' 3 'hf/config.json:[0-9]+:3: "hidden_size": "x" should be a whole number'
+        config '/"hidden_size"/d' 3 'heads of width 512'         # its default is 4096
+        config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 'hf/config.json:[0-9]+:3: "num_hidden_layers": -1 should'
+        config 's/"use_cache"/"frobnicate"/' 3 'hf/config.json:[0-9]+:3: "frobnicate": true is no key'
+        config 's/"hidden_act".*/"hidden_act": "mish",/' 3 'hf/config.json:[0-9]+:3: "hidden_act": "mish" is not known'
         config 's/"num_hidden_layers".*/"num_hidden_layers": 3,/' 3 'hf: .*missing: model.layers.2'
         config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 3 'model does not use: model.layers.1'
         config 's/"vocab_size".*/"vocab_size": 1000000000000/' 3 'hf/config.json: .*1000000000000'

@@ -7,8 +7,9 @@
  *              graph  = function(p) ... return { logits = y, loss = l } end,
  *      }
  *
- * `config` makes parameters of a Hugging Face config.json; a file without one
- * can still be compiled by itself.  p.ctx, if there is one, is the context. */
+ * `config` makes all parameters of a Hugging Face config.json (null is a light userdata);
+ * config_error(KEY, WHAT) refuses it.  A file without one can still be compiled by itself.
+ * p.ctx, if there is one, is the context. */
 #include "read.h"
 #include <cjson/cJSON.h>
 #include <lauxlib.h>
@@ -76,7 +77,7 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
                 else if (!strcmp(given, "false") || !strcmp(given, "0"))
                         lua_pushboolean(L, 0);
                 else
-                        fail(L, 2, "parameter '%s' is true or false, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is true or false, not '%s'", key, given);
                 break;
         case LUA_TNUMBER: {
                 bool whole = lua_isinteger(L, -1);
@@ -84,9 +85,9 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
                 int ok;
                 x = lua_tonumberx(L, v, &ok);
                 if (!ok || !isfinite(x))
-                        fail(L, 2, "parameter '%s' is a number, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is a number, not '%s'", key, given);
                 if (whole && (x != floor(x) || fabs(x) > 0x1p44))
-                        fail(L, 2, "parameter '%s' is a whole number, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is a whole number, not '%s'", key, given);
                 if (whole)
                         lua_pushinteger(L, (lua_Integer)x);
                 else
@@ -95,7 +96,7 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
         }
         default:
                 if (lua_type(L, v) != LUA_TSTRING)
-                        fail(L, 2, "parameter '%s' is a word, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is a word, not '%s'", key, given);
                 lua_pushvalue(L, v);
         }
         lua_pushstring(L, key);
@@ -156,8 +157,41 @@ static void push_json(lua_State *L, const cJSON *j)
                                 lua_setfield(L, -2, c->string);
                 }
         } else {
-                lua_pushnil(L);
+                lua_pushlightuserdata(L, NULL);
         }
+}
+
+/* Where `"key":` first stands in the text.  False: nowhere, as for a key that is missing. */
+static bool key_place(const char *text, const char *key, int *line, int *column)
+{
+        size_t n = strlen(key);
+        const char *begin = text;
+        for (*line = 1; *text; text++) {
+                if (*text == '\n') {
+                        ++*line;
+                        begin = text + 1;
+                }
+                if (*text != '"' || strncmp(text + 1, key, n) || text[n + 1] != '"'
+                    || text[n + 2 + strspn(text + n + 2, " \t\r\n")] != ':')
+                        continue;
+                *column = (int)(text - begin) + 1;
+                return true;
+        }
+        return false;
+}
+
+/* config_error(KEY, WHAT): the configuration is refused, where it says KEY. */
+static int config_error(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        int line, column;
+        const char *key = luaL_checkstring(L, 1), *what = luaL_checkstring(L, 2);
+        if (key_place(r->config_text, key, &line, &column))
+                snprintf(r->msg, sizeof r->msg, "config.json:%d:%d: %s", line, column, what);
+        else
+                snprintf(r->msg, sizeof r->msg, "error: %s", what);
+        r->code = 3;
+        return lua_error(L);
 }
 
 /* Modules ------------------------------------------------------------------- */
@@ -229,6 +263,7 @@ static void push_params(lua_State *L, int module)
                 if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
                         fail(L, 3, "the model has no function `config`, so no config.json describes it");
                 push_json(L, r->config);
+                lua_register(L, "config_error", config_error);
                 lua_getfield(L, LUA_REGISTRYINDEX, "family");
                 lua_call(L, 2, 1);
                 luaL_checktype(L, -1, LUA_TTABLE);
@@ -237,6 +272,12 @@ static void push_params(lua_State *L, int module)
                 for (int i = 0; i < n; i++) {
                         lua_getfield(L, c, key[i]);
                         set_param(L, p, key[i], false);
+                }
+                key = keys_of(L, p, &n);
+                for (int i = 0; i < n; i++) {           /* a default of ours may be another than the reference's */
+                        if (lua_getfield(L, c, key[i]) == LUA_TNIL)
+                                fail(L, 3, "the model's `config` does not say what '%s' is", key[i]);
+                        lua_pop(L, 1);
                 }
                 lua_settop(L, p);
         }
@@ -382,7 +423,7 @@ Model *read_lua(const char *path, const ReadOptions *o)
 
 Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o)
 {
-        Reader r = { .o = o, .family = family };
+        Reader r = { .o = o, .family = family, .config_text = config_json };
         cJSON *config = NULL;
         Err e = { 0 };
         if (json_parse(&config, config_json, strlen(config_json), "config.json", &e))

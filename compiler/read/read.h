@@ -47,6 +47,7 @@ typedef struct Reader {
         const char *path;                       /* the user's file; NULL for a family */
         const char *family;                     /* may be NULL */
         const struct cJSON *config;             /* of a family; NULL for a file */
+        const char *config_text;
         size_t     memory, n_const;
         int        n_params;
         int64_t    steps;

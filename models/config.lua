@@ -1,0 +1,241 @@
+-- config.lua: reads a config.json by a table of its keys.  A family states every key
+-- that its configuration class in transformers has; what it does not state is refused,
+-- for the logits may depend on it.
+--
+--      key = 1e-6              used: the class's default, which also gives the type; an integer is at least 1
+--      key = opt(KIND)         used: nil where absent; of(KIND, v): v there
+--      key = maybe(KIND, v)    used: nil where it is null, v where absent
+--      key = word(v, known)    used: a string that known(v) accepts
+--      key = same "other"      used: another name of that key, which wins
+--      key = object{ ... }     used: keys of its own; {} where it is absent or null
+--      key = free              changes no logit
+--      key = only(v, ...)      refused unless it is v (which it is where absent) or another of these
+--
+-- KIND: count (a whole number from 1), whole (from 0), positive, number, boolean, string, list.
+local config = {}
+
+local null = {}
+config.null = null
+config.free = { rule = "free" }
+function config.of(kind, default) return { rule = "used", kind = kind, default = default } end
+function config.opt(kind) return config.of(kind) end
+function config.maybe(kind, default) return { rule = "used", kind = kind, default = default, null = true } end
+function config.word(default, known) return { rule = "used", kind = "string", default = default, known = known } end
+function config.same(key) return { rule = "same", key = key } end
+function config.object(keys) return { rule = "object", keys = keys } end
+function config.only(...) return { rule = "only", values = { ... } } end
+
+local kinds = {
+        count = { "a whole number of at least 1", function(v) return math.type(v) == "integer" and v >= 1 end },
+        whole = { "a whole number of at least 0", function(v) return math.type(v) == "integer" and v >= 0 end },
+        positive = { "a number above 0", function(v) return type(v) == "number" and v > 0 end },
+        number = { "a number", function(v) return type(v) == "number" end },
+        boolean = { "true or false", function(v) return type(v) == "boolean" end },
+        string = { "a string", function(v) return type(v) == "string" end },
+        list = { "a list", function(v) return type(v) == "table" end },
+}
+
+local function is_null(v) return type(v) == "userdata" end      -- as the reader hands JSON's null over
+
+-- A value as JSON has it, short.
+local function show(v)
+        if v == null or is_null(v) then return "null" end
+        if type(v) == "string" then return '"' .. v:sub(1, 60) .. '"' end
+        if type(v) ~= "table" then return tostring(v) end
+        return #v > 0 and "[...]" or "{...}"
+end
+
+local function is_empty(v)
+        for _ in pairs(v) do return false end
+        return true
+end
+
+local function equal(v, want)
+        if want == null or is_null(v) then return want == null and is_null(v) end
+        if type(v) == "table" then return type(want) == "table" and is_empty(v) and is_empty(want) end
+        return v == want
+end
+
+-- The error of key, whose value is v: it names both, and the reader adds file and line.  within: "" or "rope_scaling.".
+function config.refuse(key, v, why, within)
+        config_error(key, string.format('"%s%s": %s %s', within or "", key, v == nil and "(absent)" or show(v), why))
+end
+
+-- "silu" is a rule by its type.
+local function rule_of(r)
+        if type(r) == "table" then return r end
+        local kind = math.type(r) == "integer" and "count" or type(r)
+        return { rule = "used", kind = kind, default = r }
+end
+
+local take = {}
+
+function take.free() end
+
+function take.only(key, v, r, name, within)
+        if v == nil then return end
+        for _, want in ipairs(r.values) do
+                if equal(v, want) then return end
+        end
+        local words = {}
+        for i, want in ipairs(r.values) do words[i] = type(want) == "table" and want ~= null and "[]" or show(want) end
+        config.refuse(key, v, string.format("is not supported for %s, only %s is", name, table.concat(words, " or ")), within)
+end
+
+function take.used(key, v, r, _, within)
+        if v == nil then return r.default end
+        if is_null(v) and r.null then return nil end
+        local kind = kinds[r.kind]
+        if is_null(v) or not kind[2](v) then
+                config.refuse(key, v, "should be " .. kind[1] .. (r.null and " or null" or ""), within)
+        end
+        if r.known and not r.known(v) then config.refuse(key, v, "is not known", within) end
+        return v
+end
+
+local function walk(raw, keys, common, name, within)
+        local out = {}
+        for key, v in pairs(raw) do
+                if keys[key] == nil and common[key] == nil then
+                        config.refuse(key, v, "is no key that tgc knows of " .. name .. ", so the logits may depend on it; "
+                                      .. "delete it from the file if they do not", within)
+                end
+        end
+        for _, part in ipairs { common, keys } do
+                for key, r in pairs(part) do
+                        r = rule_of(r)
+                        if part == common and keys[key] ~= nil or r.rule == "same" then
+                                -- the family's rule counts; other names come last
+                        elseif r.rule ~= "object" then
+                                out[key] = take[r.rule](key, raw[key], r, name, within)
+                        elseif raw[key] == nil or is_null(raw[key]) then
+                                out[key] = walk({}, r.keys, common, name, key .. ".")
+                        elseif type(raw[key]) == "table" then
+                                out[key] = walk(raw[key], r.keys, common, name, key .. ".")
+                        else
+                                config.refuse(key, raw[key], "should be an object or null")
+                        end
+                end
+        end
+        for key, r in pairs(keys) do
+                r = rule_of(r)
+                if r.rule == "same" and raw[key] ~= nil then
+                        out[r.key] = take.used(key, raw[key], rule_of(keys[r.key]), name, within)
+                end
+        end
+        return out
+end
+
+-- What reads a configuration of `family`: all used keys, with their defaults, and the model_type.  tables[model_type] are its keys and
+-- architecture; common keys are every family's.
+function config.reader(common, tables)
+        return function(raw, family)
+                for name, t in pairs(tables) do
+                        if family == name or family == t.architecture then
+                                return walk(raw, t.keys, common, name), name
+                        end
+                end
+                error("no table of keys for " .. family)
+        end
+end
+
+-- Rotary positions --------------------------------------------------------------------
+
+local nested = {
+        rope_type = config.opt "string", type = config.opt "string", rope_theta = config.opt "positive",
+        partial_rotary_factor = config.opt "number", factor = config.opt "positive",
+        original_max_position_embeddings = config.opt "count", attention_factor = config.maybe "positive",
+        beta_fast = config.maybe "positive", beta_slow = config.maybe "positive", mscale = config.maybe "number",
+        mscale_all_dim = config.maybe "number", truncate = config.opt "boolean",
+        low_freq_factor = config.opt "positive", high_freq_factor = config.opt "positive",
+        short_factor = config.free, long_factor = config.free, mrope_section = config.free, finetuned = config.free,
+}
+-- Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters.
+config.rope_keys = {
+        rope_scaling = config.object(nested), rope_parameters = config.object(nested), rope_theta = 10000.0,
+        original_max_position_embeddings = config.opt "count", partial_rotary_factor = config.opt "number",
+}
+
+-- What a kind of scaling must be given.
+local needs = {
+        default = {}, linear = { "factor" }, llama3 = { "factor", "low_freq_factor", "high_freq_factor" },
+        yarn = { "factor" },
+}
+
+-- How much larger YaRN makes cosines and sines.
+local function yarn_gain(r)
+        local function gain(by) return r.factor > 1 and 0.1 * by * math.log(r.factor) + 1 or 1.0 end
+        if r.attention_factor then return r.attention_factor end
+        local m, all = r.mscale or 0, r.mscale_all_dim or 0
+        return m ~= 0 and all ~= 0 and gain(m) / gain(all) or gain(1)
+end
+
+-- Parameters of b.rope.  o: theta and partial, where a family has other names for them; partial_ok: a part of each
+-- head may turn; scaled = false: only the default kind is known.
+function config.rope(c, o)
+        o = o or {}
+        local key = is_empty(c.rope_scaling) and "rope_parameters" or "rope_scaling"
+        local r = c[key]
+        local kind = r.rope_type or r.type or "default"
+        if not needs[kind] or o.scaled == false and kind ~= "default" then
+                config.refuse("rope_type", kind, "is a kind of rotary positions that is not supported", key .. ".")
+        end
+        for _, name in ipairs(needs[kind]) do
+                if not r[name] then config.refuse(name, nil, 'is needed for "' .. kind .. '"', key .. ".") end
+        end
+        local partial = r.partial_rotary_factor or o.partial or c.partial_rotary_factor or 1.0
+        if partial < 0 or partial > 1 or partial ~= 1 and (not o.partial_ok or kind == "yarn") then
+                config.refuse("partial_rotary_factor", partial, "is not supported here",
+                              r.partial_rotary_factor and key .. ".")
+        end
+        return {
+                rope_theta = r.rope_theta or o.theta or c.rope_theta, rotary = partial,
+                rope_scaling = kind == "default" and "none" or kind, rope_factor = r.factor or 1.0,
+                rope_low = r.low_freq_factor or 1.0, rope_high = r.high_freq_factor or 4.0,
+                rope_original = c.original_max_position_embeddings or r.original_max_position_embeddings
+                                or c.max_position_embeddings,
+                rope_fast = r.beta_fast or 32.0, rope_slow = r.beta_slow or 1.0,
+                rope_gain = kind == "yarn" and yarn_gain(r) or 1.0, rope_truncate = r.truncate ~= false,
+        }
+end
+
+-- Windows -----------------------------------------------------------------------------
+
+-- "sf...": which layers see the window and which everything, of layer_types.
+function config.pattern(types, n_layer, window)
+        if #types ~= n_layer then config.refuse("layer_types", types, "should name " .. n_layer .. " layers") end
+        local out = {}
+        for i, kind in ipairs(types) do
+                if kind ~= "full_attention" and kind ~= "attention" and kind ~= "sliding_attention" then
+                        config.refuse("layer_types", kind, "is a kind of attention that is not supported")
+                end
+                out[i] = kind == "sliding_attention" and "s" or "f"
+                if out[i] == "s" and not window then
+                        config.refuse("layer_types", kind, "needs sliding_window, which is off")
+                end
+        end
+        return table.concat(out)
+end
+
+-- The second of `heads` divides the first, and heads are even where all of them turns.
+function config.heads(H, K, D, rotary)
+        if H % K ~= 0 then
+                config.refuse("num_key_value_heads", K, "does not divide num_attention_heads, which is " .. H)
+        end
+        if D % 2 == 1 and rotary == 1 then config.refuse("head_dim", D, "is odd") end
+end
+
+-- Heads of the same width.
+function config.divides(c, heads, width)
+        if c[width] % c[heads] ~= 0 then
+                config.refuse(heads, c[heads], string.format("does not divide %s, which is %d", width, c[width]))
+        end
+end
+
+-- Merge: the fields of b into a.
+function config.with(a, b)
+        for key, v in pairs(b) do a[key] = v end
+        return a
+end
+
+return config

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes tests/data/families: a small random model of every family, with the logits and tokens that transformers gives,
+and changed configurations of it with theirs.
+
+    make build/tgc build/tests/e2e/families/logits
+    python3 tests/data/make_families.py [NAME ...]                 needs torch and transformers
+
+Of each folder: config.json, model.safetensors (float16, 3 layers), expected.json (40 prompt ids; a prompt of 16 and the 32
+greedy tokens after it, each from a whole pass, with the margin of the best logit), expected_logits.npy (40 x vocabulary,
+float32) and changes.json: a line per change of config.json, with every 12th logit of the last token, or the key that tgc
+refuses.  tests/e2e/families/variants.py says what a change is and checks tgc before its answer is written.
+"""
+import json, os, shutil, sys, tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/../e2e/families")
+import numpy as np
+from reference import ABSENT, FAMILIES, IDS, LLAMA3, Reference, apply, old, variants, write
+from variants import Ours, judge
+
+WRONG = []
+PROMPT, START, LENGTH, STEP = 40, 16, 48, 12
+# name: family, change of its configuration, as transformers 5 writes it (or as most published files are)
+MODELS = {f: (f, {}, f not in ("qwen2", "gemma2", "mixtral")) for f in FAMILIES}
+MODELS["llama31"] = ("llama", dict(rope_theta=5000.0, rope_scaling=old(LLAMA3, rope_type="llama3")), False)
+MODELS["llama_tied_bias"] = ("llama", dict(tie_word_embeddings=True, attention_bias=True, mlp_bias=True), False)
+
+
+def greedy(ref):
+    ids, margins = IDS[:START], []
+    while len(ids) < LENGTH:
+        last = ref.logits(ids)[-1]
+        order = np.argsort(-last)
+        margins.append(round(float(last[order[0]] - last[order[1]]), 6))
+        ids = ids + [int(order[0])]
+    return ids, margins
+
+
+def changes(ours, name, family, base, folder, ref):
+    """Lines of changes.json: of every key at most two that change the logits, one that does not, one refused."""
+    out, seen, work = [], {}, tempfile.mkdtemp()
+    base_logits = ref.logits(IDS)
+    for key, change in variants(family, base):
+        config = apply(base, change)
+        write(f"{work}/shape", config)
+        try:
+            same_weights = Reference(f"{work}/shape", config).shapes == ref.shapes
+        except Exception:                       # what transformers refuses is no case for a test without it
+            continue
+        kind, why = judge(ours, f"{work}/m", config, key, False, base_logits, folder)
+        if kind in ("WRONG", "accepted"):
+            print(f"{name} {json.dumps(change)}: {kind} {why}", flush=True)
+            WRONG.append(change)
+        most = {"used": 8 if "rope" in str(key) else 3 if isinstance(key, str) else 12, "free": 1, "refused": 1}.get(kind, 0)
+        count = seen[key, kind] = seen.get((key, kind), 0) + 1
+        if count > most or kind != "refused" and not same_weights:
+            continue
+        line = {"set": {k: v for k, v in change.items() if v != ABSENT}, "drop": [k for k, v in change.items() if v == ABSENT]}
+        if kind == "refused":
+            line["refused"] = [key] if isinstance(key, str) else list(key)
+        else:
+            last = Reference(f"{work}/m", config).logits(IDS[:PROMPT])[-1]
+            line["logits"] = [round(float(x), 5) for x in last[::STEP]]
+        out.append(json.dumps(line))
+    shutil.rmtree(work)
+    return out
+
+
+def make(ours, name):
+    family, change, new = MODELS[name]
+    folder = f"{HERE}/families/{name}"
+    base = dict(apply(dict(FAMILIES[family], model_type=family), change))
+    write(folder, base)
+    ref = Reference(folder, base)
+    ref.save(folder)
+    os.remove(f"{folder}/generation_config.json")
+    os.chmod(f"{folder}/model.safetensors", 0o644)
+    if new:
+        config = dict(ref.config.to_dict(), architectures=[type(ref.model).__name__], dtype="float16")
+        config = json.loads(json.dumps({k: v for k, v in config.items() if k not in ("_name_or_path",)}, default=str))
+    else:
+        config = dict(base, architectures=[type(ref.model).__name__], torch_dtype="float16", transformers_version="4.46.0")
+    write(folder, config)
+    ref = Reference(folder, config)
+    ids, margins = greedy(ref)
+    with open(f"{folder}/expected.json", "w") as f:
+        json.dump({"prompt_ids": IDS[:PROMPT], "greedy_ids": ids, "margins": margins}, f)
+        f.write("\n")
+    np.save(f"{folder}/expected_logits.npy", ref.logits(IDS[:PROMPT]))
+    lines = changes(ours, name, family, config, folder, ref)
+    with open(f"{folder}/changes.json", "w") as f:
+        f.write("[\n" + ",\n".join(lines) + "\n]\n")
+    size = sum(os.path.getsize(f"{folder}/{x}") for x in os.listdir(folder))
+    print(f"{name}: {size // 1024} KB, {len(lines)} changes, smallest margin {min(margins)}", flush=True)
+
+
+if __name__ == "__main__":
+    tgc = Ours()
+    for name in sys.argv[1:] or MODELS:
+        make(tgc, name)
+    sys.exit(1 if WRONG else 0)

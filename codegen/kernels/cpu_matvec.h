@@ -101,14 +101,18 @@ TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const lon
                         s[i * R + r] = t[i * n + r];
 }
 
-/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W at a time,
- * m*R <= TGC_VEC.  x has TGC_VEC more elements a row than K (matvec_pad); they
- * hold its last vector, with zeros for what the whole vectors have had already: so
+/* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the hardware prefetcher
+ * feeds one stream at two to three times the rate of four.  With more rows of x that does not pay, since each of them
+ * would be read again for every row of W.  Nor does it for short rows of W: most of their time is the end of a sum. */
+TGC_INLINE int matvec_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
+
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of sums, m*R <= TGC_VEC.
+ * `streams` of them are read at a time, which does not change the order of a sum.  x has TGC_VEC more elements a
+ * row than K (matvec_pad); they hold its last vector, with zeros for what the whole vectors have had already: so
  * the last load of a row of W may begin early instead of ending late. */
-TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long ld, long N, long K,
+TGC_INLINE void matvec_dots(int m, int R, int streams, int ty, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy)
 {
-        enum { AT_ONCE = 4 };
         for (long j = 0; j < N; j += R) {
                 Vec s[TGC_VEC];
                 long row[TGC_VEC];
@@ -118,10 +122,9 @@ TGC_INLINE void matvec_dots(int m, int R, int ty, const void *w, long at, long l
 #pragma GCC unroll 16
                 for (int i = m * R; i < TGC_VEC; i++)
                         s[i] = vec_all(0.f);
-                /* a few rows at a time: sixteen streams are more than the caches look ahead in */
 #pragma GCC unroll 16
-                for (int r = 0; r < R; r += AT_ONCE)
-                        matvec_few(m, R, R - r < AT_ONCE ? R - r : AT_ONCE, ty, w, row + r, K, x, ldx, s + r);
+                for (int r = 0; r < R; r += streams)
+                        matvec_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, s + r);
                 if (m * R == 1) {
                         y[j] = vec_sum(s[0]);
                         continue;
@@ -218,10 +221,6 @@ TGC_INLINE void matvec_axpys(int m, int C, int P, int ty, const void *w, long at
                 matvec_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
 }
 
-/* Whether one row of x takes rows of W one by one: W is read in one piece, and the next rows' products begin while a sum is
- * made.  Shorter rows would be all sums, and in longer ones a product waits for the one before it. */
-TGC_INLINE int matvec_alone(int m, long K) { return m == 1 && K >= 8 * TGC_VEC && K <= 16 * TGC_VEC; }
-
 /* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
 TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy, int add)
@@ -229,11 +228,12 @@ TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, lo
         enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
                 now = m < MOST ? m : MOST;
-#define MATVEC_CASE(n) case n: \
-        if (trans && matvec_alone(n, K)) matvec_dots(n, 1, ty, w, at, ld, N, K, x, ldx, y, ldy); \
-        else if (trans) matvec_dots(n, n == 1 ? TGC_VEC : n == 2 ? TGC_VEC / 2 : n <= 4 ? TGC_VEC / 4 : \
-                                    TGC_VEC < 16 ? 1 : 2, ty, w, at, ld, N, K, x, ldx, y, ldy); \
-        else matvec_axpys(n, n <= 2 ? 4 : n <= 4 ? 2 : 1, n == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+#define MATVEC_R(m) (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
+#define MATVEC_DOTS(m, streams) matvec_dots(m, MATVEC_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
+#define MATVEC_CASE(m) case m: \
+        if (trans && matvec_streams(m, K) == 1) MATVEC_DOTS(m, 1); \
+        else if (trans) MATVEC_DOTS(m, 4); \
+        else matvec_axpys(m, m <= 2 ? 4 : m <= 4 ? 2 : 1, m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
         break;
                 switch (now) {
                 MATVEC_CASE(1) MATVEC_CASE(2) MATVEC_CASE(3) MATVEC_CASE(4)
@@ -242,6 +242,8 @@ TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, lo
 #endif
                 }
 #undef MATVEC_CASE
+#undef MATVEC_DOTS
+#undef MATVEC_R
         }
 }
 

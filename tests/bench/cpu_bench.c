@@ -145,7 +145,11 @@ static __attribute__((noinline)) void bench_matvec(void)
         MATVEC(1, 8192, 2048, TY_F32, 1);
         MATVEC(1, 8192, 2048, TY_F32, 0);
         MATVEC(1, 8192, 2048, TY_BF16, 1);
+        MATVEC(2, 8192, 2048, TY_F32, 1);
+        MATVEC(4, 8192, 2048, TY_F32, 1);
+        MATVEC(8, 8192, 2048, TY_F32, 1);
         MATVEC(4, 8192, 2048, TY_BF16, 1);
+        MATVEC(8, 8192, 2048, TY_BF16, 1);
 }
 
 /* One token of a stories260K-shaped model (5 layers, 64 wide, 8 heads on 4, 172, 512 words), norms
@@ -230,10 +234,86 @@ static void bench_tiny(void)
         }
 }
 
+/* The weights of one token of a llama2.c model, one after another as they lie in a plan: what decoding reads once it is larger
+ * than the caches.  norms and attention are left out. */
+typedef struct Chain { const char *w; float *x, *y; } Chain;
+TGC_INLINE void chain_x(const void *args, long row, int col, int n, float *v)
+{
+        (void)row;
+        load_float(v, ((const Chain *)args)->x + col, n);
+}
+TGC_INLINE void chain_y(const void *args, long row, int col, int n, float *v)
+{
+        (void)row;
+        store_float(((const Chain *)args)->y + col, v, n);
+}
+#define CHAIN_GEMV(ty, n, k) do { \
+        Mat w_ = { c->w, ty, 1, k, 0 }; \
+        for (long i_ = 0; i_ < matvec_tiles(n, k); i_++) \
+                matvec_task(NORM_NONE, 1e-5f, w_, 1, n, k, i_, c, chain_x, chain_y); \
+        c->w += (size_t)(n) * (k) * (ty == TY_F32 ? 4 : 2); \
+} while (0)
+#define CHAIN_MODEL(name, ty, layers, C, F, V) \
+static __attribute__((noinline)) TGC_UNROLLED void name(Chain *c) \
+{ \
+        for (int l = 0; l < layers; l++) { \
+                CHAIN_GEMV(ty, 3 * C, C); \
+                CHAIN_GEMV(ty, C, C); \
+                CHAIN_GEMV(ty, 2 * F, C); \
+                CHAIN_GEMV(ty, C, F); \
+        } \
+        CHAIN_GEMV(ty, V, C); \
+}
+CHAIN_MODEL(stories15m_f32, TY_F32, 6, 288, 768, 32000)
+CHAIN_MODEL(stories15m_bf16, TY_BF16, 6, 288, 768, 32000)
+CHAIN_MODEL(stories15m_f16, TY_F16, 6, 288, 768, 32000)
+CHAIN_MODEL(stories110m_f32, TY_F32, 12, 768, 2048, 32000)
+CHAIN_MODEL(stories110m_bf16, TY_BF16, 12, 768, 2048, 32000)
+CHAIN_MODEL(stories110m_f16, TY_F16, 12, 768, 2048, 32000)
+
+/* Threads of a real run sum memory as fast as this: one stream, no products. */
+static __attribute__((noinline)) float read_all(const float *p, long n)
+{
+        Vec s[4] = { vec_all(0.f), vec_all(0.f), vec_all(0.f), vec_all(0.f) };
+        for (long i = 0; i + 4 * TGC_VEC <= n; i += 4 * TGC_VEC)
+                for (int j = 0; j < 4; j++)
+                        s[j] += vec_load(p + i + j * TGC_VEC);
+        return vec_sum(s[0] + s[1] + s[2] + s[3]);
+}
+
+static void bench_chain(void)
+{
+        static const struct { const char *name; void (*run)(Chain *); int bytes; long layers, C, F, V; } model[] = {
+                { "stories15M f32", stories15m_f32, 4, 6, 288, 768, 32000 },
+                { "stories15M bf16", stories15m_bf16, 2, 6, 288, 768, 32000 },
+                { "stories15M f16", stories15m_f16, 2, 6, 288, 768, 32000 },
+                { "stories110M f32", stories110m_f32, 4, 12, 768, 2048, 32000 },
+                { "stories110M bf16", stories110m_bf16, 2, 12, 768, 2048, 32000 },
+                { "stories110M f16", stories110m_f16, 2, 12, 768, 2048, 32000 }
+        };
+        const long most = 12L * (4 * 768 * 768 + 3 * 768 * 2048) + 32000L * 768;
+        float *w = data(most), *x = data(4096), *y = data(40000);
+        volatile float sink;
+        double t;
+        BEST(t, sink = read_all(w, most));
+        (void)sink;
+        printf("reading memory, one thread: %.1f GB/s\n", (double)most * 4 / t * 1e-9);
+        for (unsigned i = 0; i < sizeof model / sizeof *model; i++) {
+                long n = model[i].layers * (4 * model[i].C * model[i].C + 3 * model[i].C * model[i].F) +
+                         model[i].V * model[i].C;
+                Chain c = { .x = x, .y = y };
+                BEST(t, c.w = (const char *)w; model[i].run(&c));
+                printf("%-17s weights of a token %9.3f ms, %6.1f tokens/s, %5.1f GB/s\n", model[i].name, t * 1e3, 1. / t,
+                       (double)n * model[i].bytes / t * 1e-9);
+        }
+        free(w), free(x), free(y);
+}
+
 int main(void)
 {
         double peak = bench_peak();
         printf("peak of one core: %.1f GFLOP/s, %d-wide vectors\n", peak, TGC_VEC);
+        bench_chain();
         bench_tiny();
         bench_matvec();
         bench_matmul(peak);

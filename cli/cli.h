@@ -72,6 +72,11 @@ int  build_plan(Plan *p, const BuildOptions *o, Err *e);
  * Its weights are from's, which outlives it; compiled code for GPUs stays behind. */
 int  plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
 
+/* ---- effects.c ---- */
+
+int  effects_check(const Args *a, Err *e);      /* TGC_USAGE where an option that was given would change nothing */
+bool effects_known(OptionId o, CommandId cmd);  /* effects.def has a line for it */
+
 /* ---- outputs.c ---- */
 
 int  outputs_check(const Args *a, Err *e);      /* TGC_USAGE where an output is a file that the command reads */

@@ -124,9 +124,9 @@ int cmd_compile(const Args *a, Err *e)
                 code = err_set(e, TGC_USAGE, "compile: where to? tgc compile %s -o PLAN", a->pos[0]);
         if (!code)
                 code = load(&l, a, &(LoadHow){ 0 }, e);
-        if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0)
+        if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0 && !opt_str(a, O_TOKENIZER))
                 code = err_set(e, TGC_USAGE, "%s is a plan already; --target cpu or sm_XX would add compiled code to "
-                               "it",
+                               "it, --tokenizer a tokenizer",
                                a->pos[0]);
         t.keep = l.kind == MODEL_PLAN;
         if (!code && !(code = add_code(&l.plan, &t, &talk, e)))

@@ -70,10 +70,6 @@ int cmd_dump(const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
                                "--dot, "
                                "--choices or --manifest");
-        if (opt_flag(a, O_JSON) && !opt_flag(a, O_D_GRAPH))
-                return err_set(e, TGC_USAGE, "dump: --json goes with --graph");
-        if (kernel && !opt_flag(a, O_D_CUDA) && !opt_flag(a, O_D_C))
-                return err_set(e, TGC_USAGE, "dump: --kernel goes with --cuda or --c");
         if ((code = load(&l, a, &(LoadHow){ .no_weights = true }, e)))
                 return code;
         for (int i = 0; i < N_PARTS_TO_DUMP && !code; i++) {

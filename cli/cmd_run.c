@@ -264,6 +264,9 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         char vocab[32] = "0";
         int code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
+        if (opt_flag(a, O_IGNORE_EOS) && !r->tok)
+                return err_set(e, TGC_USAGE, "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
+                               a->pos[0]);
         if ((code = read_prompt(r, atoi(vocab), e))
             || (code = open_session(&s, &l->plan, a, SESSION_INFER, weights, "prefill prefill_long decode", 1, e)))
                 return code;

@@ -186,17 +186,6 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
         return 0;
 }
 
-static int refuse_model_options(const Args *a, const char *path, Err *e)
-{
-        static const OptionId fixed[] = { O_DEFINE, O_DTYPE, O_OPT, O_MODE, O_CHUNK, O_RECOMPUTE, O_WEIGHTS,
-                                          O_TUNED, O_DOCUMENTS, O_PRINT_AFTER, O_TIME_PASSES, O_LUA_TIMEOUT };
-        for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-                if (opt_set(a, fixed[i]))
-                        return err_set(e, TGC_USAGE, "%s is compiled already: give --%s with the model that it was made of",
-                                       path, option_info[fixed[i]].name);
-        return TGC_OK;
-}
-
 static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
 {
         char batch[32];
@@ -209,14 +198,17 @@ static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
 static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         const Section *s;
-        int code = refuse_model_options(a, path, e);
-        if (code || (code = plan_open(&l->plan, path, e)) || (code = check_batch(a, &l->plan, path, e)))
+        char vocab[32] = "0";
+        int code = plan_open(&l->plan, path, e);
+        if (code || (code = check_batch(a, &l->plan, path, e)))
                 return code;
-        if (l->tok)
-                return plan_add_tokenizer(&l->plan, l->tok, e);
-        if (opt_str(a, O_TOKENIZER))
-                return tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, 0, e);
         (void)how;
+        manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
+        if (!l->tok && opt_str(a, O_TOKENIZER)
+            && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, atoi(vocab), e)))
+                return code;
+        if (l->tok)                             /* what is written of the plan has it too */
+                return plan_add_tokenizer(&l->plan, l->tok, e);
         if ((s = plan_find(&l->plan, "tokenizer")))
                 code = tokenizer_unpack(&l->tok, s->data, s->size, e);
         return code;

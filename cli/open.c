@@ -28,6 +28,12 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         int code = session_open(s, p, &o, &why);
         if (code == TGC_STOPPED)
                 code = 128 + signal_seen();
+        if (!code && opt_set(a, O_GPU) && dev_which(session_device(*s)) != DEV_CUDA) {
+                session_close(*s);
+                *s = NULL;
+                return err_set(e, TGC_USAGE, "%s: --gpu has no effect: there is no GPU here that can be used (`tgc doctor` tells "
+                               "why), so this would run on the CPU", command_info[a->cmd].name);
+        }
         if (code == TGC_NO_DEVICE && kind == DEV_CUDA)
                 return err_set(e, code, "%s; `tgc doctor` tells what is missing, --device cpu does without", why.msg);
         if (code)

@@ -10,7 +10,7 @@ static int run_command(CommandId cmd, int argc, char **argv, Err *e)
         int code = args_parse(&a, cmd, argc, argv, e);
         if (!code && a.help)
                 help_command(cmd);
-        else if (!code && !(code = outputs_check(&a, e)))
+        else if (!code && !(code = outputs_check(&a, e)) && !(code = effects_check(&a, e)))
                 code = command_info[cmd].run(&a, e);
         args_free(&a);
         return code ? code : out_done(e);

@@ -453,6 +453,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                     : ctx < CHUNK ? ctx
                                   : CHUNK,
             block = o->block        ? o->block
+                    : o->ctx        ? o->ctx
                     : m->ctx < 1024 ? (int)m->ctx
                                     : 1024,
             n;

@@ -4,6 +4,7 @@
  * there are no more groups than processors, and none that are small.
  *
  * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS multiprocessors. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ typedef struct EmulateDevice {
         Unit *unit;
         int   n_units;
         int  *unit_of;                  /* by kernel */
+        void (*set_threads)(int);       /* as in dev_cpu.c */
 } EmulateDevice;
 
 enum { MAX_FLAGS = 40, SMS = 132 };
@@ -185,6 +187,8 @@ static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
                 group_units(&units, in_group);
                 code = load_units(d, &units, &headers, e);
         }
+        void *sym = !code && dev->opt.threads && d->n_units ? dlsym(d->unit[0].so.handle, "omp_set_num_threads") : 0;
+        memcpy(&d->set_threads, &sym, sizeof sym);
         pack_free(&units);
         pack_free(&headers);
         return code;
@@ -197,6 +201,8 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
         const Unit *u = &d->unit[d->unit_of[k]];
         unsigned threads = (unsigned)def->threads, smem = def->smem, cluster = def->cluster90;
         char why[900] = "";
+        if (d->set_threads)
+                d->set_threads(dev->opt.threads);
         if (dev->sm90 && def->threads90) {
                 threads = (unsigned)def->threads90;
                 smem = def->smem90;

@@ -275,7 +275,7 @@ TEST(exit_codes)
         EXPECT("train gpt", TGC_USAGE, "--data FILE");
         EXPECT("train gpt --data no/such.txt", TGC_IO, "no/such.txt");
         EXPECT("dump gpt", TGC_USAGE, "--graph");
-        EXPECT("dump gpt --ir --json", TGC_USAGE, "--json goes with --graph");
+        EXPECT("dump gpt --ir --json", TGC_USAGE, "--json has no effect: it goes with --graph");
         EXPECT("compile gpt --target tpu -o x.plan", TGC_USAGE, "'tpu' is none of");
         EXPECT("compile gpt", TGC_USAGE, "-o PLAN");
         EXPECT("bench gpt --train --decode", TGC_USAGE, "goes alone");
@@ -567,7 +567,7 @@ TEST(plan_mistakes)
         snprintf(line, sizeof line, "run %s --prompt-ids 1 -D n_layer=2", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "is compiled already");
         snprintf(line, sizeof line, "compile %s -D n_layer=2 -o %s", scratch("m.plan"), scratch("x.plan"));
-        EXPECT(line, TGC_USAGE, "m.plan is compiled already: give --define with the model that it was made of");
+        EXPECT(line, TGC_USAGE, "m.plan is compiled already; give --define with the model that it was made of");
         snprintf(line, sizeof line, "dump %s --time-passes", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "m.plan is compiled already");
         snprintf(line, sizeof line, "dump %s --choices", scratch("m.plan"));

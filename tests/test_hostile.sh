@@ -188,7 +188,7 @@ plans() {
         try 3 'bad.plan: not a plan' "$TGC" run bad.plan --prompt-ids 1
         try 2 'was compiled for inference only' "$TGC" train plain.plan --data text.txt --out_dir out.d
         try 2 'is compiled already' "$TGC" run plain.plan --prompt-ids 1 -D n_layer=2
-        try 2 'batch-size 3: plain.plan was compiled for 1' "$TGC" run plain.plan --prompt-ids 1 -b 3
+        try 2 'run: unknown option -b' "$TGC" run plain.plan --prompt-ids 1 -b 3
 }
 
 # ---- folders of Hugging Face and files of llama2.c ----
@@ -340,9 +340,9 @@ text_data() {
         train 3 'odd.bin: 301 bytes' --data odd.bin
         printf '\101\000\377\000' > ids.bin
         train 3 'ids.bin: id 65 at 0, the vocabulary is 65' --data ids.bin
-        train 3 'text.txt: not a .npy'          --data text.txt --batch_offsets text.txt
+        train 3 'text.txt: not a .npy'          --data text.txt --eval_iters 0 --batch_offsets text.txt
         printf '\x93NUMPY\x01\0\x76\0{"descr": "<i8"' > a.npy
-        train 3 'a.npy: '                       --data text.txt --batch_offsets a.npy
+        train 3 'a.npy: '                       --data text.txt --eval_iters 0 --batch_offsets a.npy
         train 2 'batches of 1 x 8'              --data text.txt --batch-size 1
         train 2 'not a number'                  --data text.txt --learning_rate nan
         train 2 'outside 1 to'                  --data text.txt --gradient_accumulation_steps 0

@@ -1,0 +1,147 @@
+/* effects.c: an option that would change nothing is a usage error (effects.def). */
+#include <stdlib.h>
+#include <string.h>
+#include "cli.h"
+
+/* What the command line says of the work, before any of it. */
+typedef struct Given {
+        const Args *a;
+        ModelKind   kind;
+        int         mode;               /* BUILD_*: what the command compiles, or runs */
+        const char *device;             /* as --device says; NULL: it is chosen */
+} Given;
+
+static bool flag(const Given *g, OptionId o) { return opt_flag(g->a, o); }
+static bool has(const Given *g, OptionId o) { return opt_str(g->a, o) != NULL; }
+static bool starts(const char *s, const char *head) { return s && !strncmp(s, head, strlen(head)); }
+
+/* ---- what an option needs ---- */
+
+static bool always(const Given *g) { (void)g; return true; }
+static bool model(const Given *g)  { return g->kind != MODEL_PLAN; }
+static bool runs_lua(const Given *g) { return g->kind != MODEL_JSON; }
+static bool trains(const Given *g) { return g->mode & BUILD_TRAIN; }
+static bool infers(const Given *g) { return g->mode & BUILD_INFER; }
+static bool infers_or_model(const Given *g) { return infers(g) || model(g); }
+
+/* Training alone has one length, and --block-size is the better name for it. */
+static bool infers_or_sets_window(const Given *g)
+{
+        return infers(g) || !opt_int(g->a, O_BLOCK) || opt_int(g->a, O_BLOCK) == opt_int(g->a, O_CTX);
+}
+
+static bool sets_vocab(const Given *g)
+{
+        return starts(opt_str(g->a, O_TOKENIZER), "char") || (has(g, O_DOCUMENTS) && trains(g));
+}
+
+static bool reads_text(const Given *g)
+{
+        return !has(g, O_IDS) || (model(g) && starts(opt_str(g->a, O_TOKENIZER), "char"));
+}
+
+static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }
+static bool on_gpu(const Given *g) { return !g->device || !strcmp(g->device, "cuda") || !strcmp(g->device, "auto"); }
+
+static bool for_gpu(const Given *g)
+{
+        const OptionValue *t = &g->a->v[O_TARGET];
+        bool gpu = !t->n;
+        for (int i = 0; i < t->n; i++)
+                gpu |= strcmp(t->list[i], "cpu") != 0;
+        return gpu && (!g->device || strcmp(g->device, "cpu"));
+}
+
+static bool samples(const Given *g)   { return opt_num(g->a, O_TEMP) > 0; }
+static bool penalises(const Given *g) { return opt_num(g->a, O_REPEAT_PENALTY) != 1; }
+static bool plain(const Given *g)     { return !flag(g, O_JSON); }
+static bool talks(const Given *g)     { return !flag(g, O_QUIET); }
+static bool begins(const Given *g)    { return !flag(g, O_RESUME); }
+static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
+/* Of a run that is resumed the state says the rest. */
+static bool decays(const Given *g)
+{
+        return opt_set(g->a, O_DECAY_LR) ? flag(g, O_DECAY_LR) : random_windows(g) || flag(g, O_RESUME);
+}
+static bool splits(const Given *g)    { return random_windows(g) && (opt_num(g->a, O_VAL_FRACTION) > 0 || flag(g, O_RESUME)); }
+static bool validates(const Given *g) { return splits(g) && (opt_int(g->a, O_EVAL_ITERS) > 0 || flag(g, O_RESUME)); }
+static bool validates_or_not(const Given *g) { return splits(g) || !opt_int(g->a, O_EVAL_ITERS); }
+static bool fused(const Given *g)   { return flag(g, O_D_FUSED); }
+static bool graph(const Given *g)   { return flag(g, O_D_GRAPH); }
+static bool sources(const Given *g) { return flag(g, O_D_CUDA) || flag(g, O_D_C); }
+static bool encodes(const Given *g) { return !flag(g, O_TO_TEXT); }
+
+/* ---- the table ---- */
+
+static const char PLAN[] = "PLAN";
+
+static const struct { OptionId option; unsigned commands; bool (*needs)(const Given *g); const char *why; } effect[] = {
+#define EFFECT(option, commands, needs, why) { O_##option, commands, needs, why },
+#include "effects.def"
+#undef EFFECT
+};
+enum { N_EFFECTS = sizeof effect / sizeof *effect };
+
+bool effects_known(OptionId o, CommandId cmd)
+{
+        for (int i = 0; i < N_EFFECTS; i++)
+                if (effect[i].option == o && effect[i].commands >> cmd & 1)
+                        return true;
+        return false;
+}
+
+/* As the manifest says; a plan that cannot be read is the command's to refuse. */
+static int plan_mode(const char *path)
+{
+        char word[32] = "";
+        Plan p = { 0 };
+        if (!plan_open(&p, path, NULL))
+                manifest_word(&p, "mode", word, sizeof word);
+        plan_close(&p);
+        return !strcmp(word, "infer") ? BUILD_INFER : !strcmp(word, "train") ? BUILD_TRAIN : BUILD_INFER | BUILD_TRAIN;
+}
+
+static int mode_of_command(const Args *a, ModelKind kind, const char *path)
+{
+        static const int by_word[] = { BUILD_INFER, BUILD_TRAIN, BUILD_INFER | BUILD_TRAIN };
+        switch (a->cmd) {
+        case CMD_RUN: case CMD_EVAL: case CMD_EXPORT: return BUILD_INFER;
+        case CMD_BENCH: return opt_flag(a, O_B_TRAIN) ? BUILD_TRAIN : BUILD_INFER;
+        case CMD_TRAIN: return BUILD_INFER | BUILD_TRAIN;
+        case CMD_CHECK:
+                if (kind == MODEL_PLAN && (opt_set(a, O_GREEDY) || opt_set(a, O_TOKENS)))
+                        return plan_mode(path);
+                return BUILD_INFER | BUILD_TRAIN;
+        default:
+                if (opt_set(a, O_MODE))
+                        return by_word[opt_int(a, O_MODE)];
+                return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN : BUILD_INFER;
+        }
+}
+
+/* --no-tf32 asks for what happens anyway. */
+static bool asks_for_nothing(const Args *a, OptionId o)
+{
+        const OptionInfo *x = &option_info[o];
+        return x->kind == OPT_FLAG && x->dflt && a->v[o].i == (*x->dflt == '1');
+}
+
+int effects_check(const Args *a, Err *e)
+{
+        const char *name = command_info[a->cmd].name;
+        char path[4400] = "";
+        Given g = { .a = a, .kind = MODEL_LUA, .device = (ON_DEVICE >> a->cmd & 1) ? opt_str(a, O_DEVICE) : NULL };
+        if ((((ON_MODEL | ON_EXPORT) >> a->cmd) & 1) && model_kind(a->pos[0], &g.kind, path, sizeof path, NULL))
+                return TGC_OK;                  /* the command says what is wrong */
+        g.mode = mode_of_command(a, g.kind, path);
+        for (int i = 0; i < N_EFFECTS; i++) {
+                const OptionId o = effect[i].option;
+                if (!(effect[i].commands >> a->cmd & 1) || !opt_set(a, o) || asks_for_nothing(a, o) || effect[i].needs(&g))
+                        continue;
+                if (!strcmp(effect[i].why, PLAN))
+                        return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s is compiled already; give --%s with the model that "
+                                       "it was made of", name, option_info[o].name, a->pos[0], option_info[o].name);
+                return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s", name, option_info[o].name, effect[i].why);
+        }
+        return TGC_OK;
+}

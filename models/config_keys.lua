@@ -97,7 +97,7 @@ return { read = config.reader(common, {
                 vocab_size = 256000, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26,
                 num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 8192,
                 hidden_act = free, hidden_activation = act "gelu_pytorch_tanh", tie_word_embeddings = true,
-                attention_bias = false, query_pre_attn_scalar = 256, sliding_window = maybe("count", 4096),
+                attention_bias = false, query_pre_attn_scalar = 256, sliding_window = 4096,
                 layer_types = maybe "list", attn_logit_softcapping = maybe("positive", 50.0),
                 final_logit_softcapping = maybe("positive", 30.0),
         }) },

@@ -59,7 +59,7 @@ local gemma2 = {
                         head_dim = c.head_dim, n_ff = c.intermediate_size, eps = c.rms_norm_eps, std = c.initializer_range,
                         act = c.hidden_activation, attn_bias = c.attention_bias, tied = c.tie_word_embeddings,
                         score_width = c.query_pre_attn_scalar, score_cap = c.attn_logit_softcapping or 0,
-                        logit_cap = c.final_logit_softcapping or 0, window = c.sliding_window or 0,
+                        logit_cap = c.final_logit_softcapping or 0, window = c.sliding_window,
                         pattern = config.pattern(types, c.num_hidden_layers, c.sliding_window),
                 }, config.rope(c))
         end,

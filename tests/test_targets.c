@@ -140,7 +140,8 @@ static void set_up(void)
         quick = !compile("sm_80", "__global__ void k() {}\n", NULL, said, sizeof said);
         CHECK(!glob("models/*.lua", 0, NULL, &models));
         for (size_t i = 0; i < models.gl_pathc; i++)
-                if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua"))
+                if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua")
+                    && !strstr(models.gl_pathv[i], "/config"))
                         write_kernels(models.gl_pathv[i], 1024, NULL);
         write_kernels("models/gpt.lua", 1024, &(int){ 0 });
         write_kernels("models/tinylm.lua", 192, NULL);

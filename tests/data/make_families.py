@@ -44,7 +44,8 @@ def changes(ours, name, family, base, folder, ref):
         config = apply(base, change)
         write(f"{work}/shape", config)
         try:
-            same_weights = Reference(f"{work}/shape", config).shapes == ref.shapes
+            new = Reference(f"{work}/shape", config)
+            same_weights = new.shapes == ref.shapes and new.ctx >= PROMPT
         except Exception:                       # what transformers refuses is no case for a test without it
             continue
         kind, why = judge(ours, f"{work}/m", config, key, False, base_logits, folder)

@@ -11,7 +11,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.activations import ACT2CLS
 
-transformers.logging.set_verbosity_error()
+transformers.logging.set_verbosity(50)
 transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
 

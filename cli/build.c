@@ -231,6 +231,10 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                    "block %d recompute %d tf32 %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
                    &recompute, &tf32) < 9)
                 return err_set(e, TGC_BAD_FILE, "the plan does not say how it was compiled: compile the model again");
+        const int most = 1 << 24;
+        if (o->opt < 0 || o->opt > 3 || o->batch < 0 || o->batch > 256 || o->ctx < 0 || o->ctx > most || o->chunk < 0
+            || o->chunk > most || o->block < 0 || o->block > most || !(infer || train))
+                return err_set(e, TGC_BAD_FILE, "what the plan says of how it was compiled is out of range");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
         o->recompute = recompute;
         o->tf32 = tf32;
@@ -272,5 +276,30 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
         if (!code)
                 code = add_sections(to, &b, e);
         build_free(&b);
+        return code;
+}
+
+/* ---- from data alone ---- */
+
+int plan_rebuild(Plan *to, const Plan *from, Err *e)
+{
+        static const char *const data[] = { "tokenizer", "weights" };
+        const Section *s = plan_find(from, "choices");
+        Build b = { 0 };
+        char dtype[8], *choices = s ? strndup(s->data, s->size) : NULL;
+        BuildOptions o = { .cuda = plan_find(from, "program.cuda"), .cpu = plan_find(from, "program.cpu"),
+                           .choices = choices, .choices_name = "the plan's choices" };
+        int code = s && !choices ? err_set(e, TGC_NO_MEMORY, "no memory for the choices") : how_compiled(from, &o, dtype, e);
+        if (!code && !(code = read_again(&b, from, e)))
+                code = run_compiler(&b, &o, e);
+        if (!code)
+                code = add_sections(to, &b, e);
+        for (int i = 0; i < 2 && !code; i++)
+                if ((s = plan_find(from, data[i])))
+                        code = plan_add(to, data[i], s->data, s->size, e);
+        if (!code)
+                code = plan_add_headers(to, e);
+        build_free(&b);
+        free(choices);
         return code;
 }

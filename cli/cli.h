@@ -28,6 +28,15 @@ const char *text_bytes(char *buf, size_t cap, double bytes);    /* "1.50 GB" */
 const char *text_count_si(char *buf, size_t cap, double n);     /* "124.4M" */
 int  out_done(Err *e);                          /* flush stdout; TGC_IO when it could not take all */
 
+/* ---- plain.c: text from files, for people ---- */
+
+/* What a terminal would obey is written as \x1b or \u009b, so is what is no UTF-8. */
+void put_plain(FILE *f, const char *text, size_t n);
+/* What a model says, to stdout: as it is, but to a terminal without control characters. */
+void put_generated(const char *text, size_t n);
+void put_json(FILE *f, const char *text);       /* JSON, its control characters as \u009b */
+void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /* printf, through put_plain */
+
 /* ---- signals.c ---- */
 
 /* Without signals_defer a signal ends the process at once.  With it the first one
@@ -72,6 +81,10 @@ int  build_plan(Plan *p, const BuildOptions *o, Err *e);
  * Its weights are from's, which outlives it; compiled code for GPUs stays behind. */
 int  plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
 
+/* The same with `from` as data only: nothing that is executed or describes execution is taken from it, but its graph,
+ * how it was compiled, its choices of tiles, tokenizer and weights, which lie as from's manifest says. */
+int  plan_rebuild(Plan *to, const Plan *from, Err *e);
+
 /* ---- effects.c ---- */
 
 int  effects_check(const Args *a, Err *e);      /* TGC_USAGE where an option that was given would change nothing */
@@ -85,6 +98,7 @@ int  outputs_check(const Args *a, Err *e);      /* TGC_USAGE where an output is 
 
 typedef struct Loaded {
         Plan      plan;
+        Plan      given;                /* --rebuild: the one that plan was made of, and has its weights */
         void     *weights;              /* owned, when they were imported here */
         Tokenizer *tok;                 /* NULL: none */
         ModelKind kind;

@@ -33,7 +33,7 @@ static void report(Bench *b, const char *what, Times *t, int tokens, int B, int 
                 cJSON_AddNumberToObject(o, "repetitions", t->n);
                 cJSON_AddNumberToObject(o, "tokens_per_s", tokens / mid);
         } else {
-                printf("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what, B, T, mid * 1e3,
+                print("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what, B, T, mid * 1e3,
                        lo * 1e3,
                        hi * 1e3, t->n, tokens / mid);
                 fflush(stdout);
@@ -73,7 +73,7 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
                 char share[16] = "-";
                 if (most > 0)
                         snprintf(share, sizeof share, "%.0f%%", 100 * most);
-                printf("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
+                print("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
                        share, r->k->name, r->k->title ? r->k->title : "");
                 return;
         }
@@ -137,7 +137,7 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 cJSON *list = b->json ? cJSON_AddArrayToObject(b->json, key) : NULL;
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
-                        printf("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
+                        print("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
                                prog, n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);
@@ -295,7 +295,7 @@ static int bench(Bench *b, Err *e)
         for (size_t i = 0; b->m->documents >= 0 && i < n; i += 100 + (i * 2654435761u >> 7) % 201)
                 b->ids[i] = b->m->documents;            /* of 100 to 300 tokens */
         if (!b->json)
-                printf("%s, %s\n", dev_name(session_device(b->s)), dev_load_note(session_device(b->s)));
+                print("%s, %s\n", dev_name(session_device(b->s)), dev_load_note(session_device(b->s)));
         else
                 describe(b);
         if (train)

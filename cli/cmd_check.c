@@ -7,7 +7,7 @@
 static void show(void *list, const char *program, const char *what, double err, bool ok)
 {
         if (!list) {
-                printf("%-8s %-44s %10.2e  %s\n", program, what, err, ok ? "ok" : "DIFFERS");
+                print("%-8s %-44s %10.2e  %s\n", program, what, err, ok ? "ok" : "DIFFERS");
                 return;
         }
         cJSON *o = cJSON_CreateObject();
@@ -43,7 +43,7 @@ static int report(const Session *s, const CheckSum *sum, cJSON *list, Err *e)
                 cJSON_AddItemToObject(o, "results", list);
                 code = json_print(o, e);
         } else {
-                printf("%d of %d agree within %g on %s\n", sum->compared - sum->bad, sum->compared, sum->tolerance, device);
+                print("%d of %d agree within %g on %s\n", sum->compared - sum->bad, sum->compared, sum->tolerance, device);
         }
         if (!code && sum->bad)
                 code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than %g%s",

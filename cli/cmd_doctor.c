@@ -75,9 +75,9 @@ int cmd_doctor(const Args *a, Err *e)
                         cJSON_AddBoolToObject(x, "usable", usable[i]);
                         cJSON_AddStringToObject(x, "text", usable[i] ? text : why.msg);
                 } else if (usable[i]) {
-                        printf("%-13s ok       %s\n", probe[i].name, text);
+                        print("%-13s ok       %s\n", probe[i].name, text);
                 } else {
-                        printf("%-13s missing  %s\n%23s%s\n", probe[i].name, why.msg, "", probe[i].advice);
+                        print("%-13s missing  %s\n%23s%s\n", probe[i].name, why.msg, "", probe[i].advice);
                 }
         }
         if (o) {

@@ -18,7 +18,7 @@ static int print_section(const Plan *p, const char *name, const char *path, Err 
                                path);
         if (!s)
                 return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, name);
-        fwrite(s->data, 1, s->size, stdout);
+        put_plain(stdout, s->data, s->size);
         if (s->size && ((const char *)s->data)[s->size - 1] != '\n')
                 printf("\n");
         return TGC_OK;
@@ -52,7 +52,7 @@ static int print_kernel(const Plan *p, const char *source, const char *kernel, c
         else if (!(code = pack_units(&units, s->data, s->size, source, e))) {
                 for (int i = 0; i < units.n; i++)
                         if (!strcmp(units.file[i].name, g.kernel[k].unit))
-                                fwrite(units.file[i].data, 1, units.file[i].size, stdout);
+                                put_plain(stdout, units.file[i].data, units.file[i].size);
                 pack_free(&units);
         }
         program_free(&g);

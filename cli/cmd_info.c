@@ -65,12 +65,12 @@ static void print_program(const Plan *p, const char *name)
         char size[32];
         if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
                 return;
-        printf("\n%s: %d kernels\n", name, g.n_kernels);
+        print("\n%s: %d kernels\n", name, g.n_kernels);
         for (int k = 0; k < g.n_progs; k++)
-                printf("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T,
+                print("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T,
                        g.prog[k].n_run);
         for (int k = 0; k < g.n_arenas; k++)
-                printf("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
+                print("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
         program_free(&g);
 }
 
@@ -78,19 +78,19 @@ static void print_text(const Plan *p, const Manifest *m)
 {
         char n[32], t[32], gpu[128];
         size_t n_tuned = tuned(p, gpu);
-        printf("model      %s, %s\n", m->model, m->tf32 ? "f32 (tf32 products)" : store_name(m->dtype));
-        printf("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
+        print("model      %s, %s\n", m->model, m->tf32 ? "f32 (tf32 products)" : store_name(m->dtype));
+        print("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
                : "inference");
-        printf("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
+        print("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
                text_count_si(t, sizeof t, (double)m->n_train));
-        printf("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
+        print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
         if (n_tuned)
-                printf("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s", *gpu ? gpu : "?");
+                print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s", *gpu ? gpu : "?");
         for (int i = 0; i < 2; i++)
                 print_program(p, program_section[i]);
-        printf("\nsections:\n");
+        print("\nsections:\n");
         for (int i = 0; i < p->n_sections; i++)
-                printf("  %-16s %12s\n", p->section[i].name, text_bytes(n, sizeof n, (double)p->section[i].size));
+                print("  %-16s %12s\n", p->section[i].name, text_bytes(n, sizeof n, (double)p->section[i].size));
 }
 
 int cmd_info(const Args *a, Err *e)

@@ -35,7 +35,8 @@ static void put_text(Gen *r, const char *s, size_t n)
         if (!r->n_hold)
                 return;
         size_t ready = utf8_ready(r->hold, r->n_hold);
-        if (fwrite(r->hold, 1, ready, stdout) != ready || fflush(stdout))
+        put_generated(r->hold, ready);
+        if (fflush(stdout) || ferror(stdout))
                 r->code = out_done(r->e);
         memmove(r->hold, r->hold + ready, r->n_hold -= ready);
 }
@@ -237,7 +238,7 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
                         printf("%s%d", i ? " " : "", r->ids[i]);
                 printf("\n");
         } else {
-                fwrite(r->hold, 1, r->n_hold, stdout);  /* a sequence that never ended */
+                put_generated(r->hold, r->n_hold);      /* a sequence that never ended */
                 printf("\n");
         }
         fflush(stdout);

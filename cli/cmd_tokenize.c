@@ -42,15 +42,17 @@ static int print_text_json(const Tokenizer *tok, const int *ids, int k, Err *e)
         return json_print(o, e);
 }
 
-/* As they are: what is no UTF-8 comes back as it went in. */
-static void print_text(const Tokenizer *tok, const int *ids, int k)
+/* As they are: what is no UTF-8 comes back as it went in, but for a terminal. */
+static int print_text(const Tokenizer *tok, const int *ids, int k, Err *e)
 {
-        TokStream at = { 0 };
-        for (int i = 0; i < k; i++) {
-                size_t n;
-                const char *s = tokenizer_next(tok, &at, ids[i], &n);
-                fwrite(s, 1, n, stdout);
-        }
+        char *text;
+        size_t n;
+        int code = tokenizer_text(tok, ids, k, &text, &n, e);
+        if (code)
+                return code;
+        put_generated(text, n);
+        free(text);
+        return TGC_OK;
 }
 
 static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n, Err *e)
@@ -61,7 +63,7 @@ static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n
         if (opt_flag(a, O_JSON))
                 code = print_text_json(tok, ids, k, e);
         else
-                print_text(tok, ids, k);
+                code = print_text(tok, ids, k, e);
         free(ids);
         return code;
 }

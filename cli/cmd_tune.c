@@ -194,7 +194,7 @@ static int print_json(const Tune *t, const char *path, Err *e)
 static void print_table(const Tune *t)
 {
         double before = 0, after = 0;
-        printf("%s\n%10s %10s %6s %3s  %-18s %-18s %s\n", t->gpu, "model us", "best us", "gain", "n", "model's tile",
+        print("%s\n%10s %10s %6s %3s  %-18s %-18s %s\n", t->gpu, "model us", "best us", "gain", "n", "model's tile",
                "best tile", "product");
         for (int i = 0; i < t->n; i++) {
                 const Product *p = &t->product[i];
@@ -203,13 +203,13 @@ static void print_table(const Tune *t)
                         continue;
                 before += x;
                 after += y;
-                printf("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x), p->launches,
+                print("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x), p->launches,
                        p->tile[0], p->best ? p->tile[p->best] : "", tuned_progs[p->prog], p->key);
         }
-        printf("%10.1f %10.1f %5.1f%%      all products\n", before, after, before > 0 ? 100 * (1 - after / before) : 0);
+        print("%10.1f %10.1f %5.1f%%      all products\n", before, after, before > 0 ? 100 * (1 - after / before) : 0);
         for (int k = 0; k < MOST_PROGS; k++)
                 if (t->model_ms[k] > 0)
-                        printf("%s: %.3f ms with the model's tiles, %.3f with those that won before\n",
+                        print("%s: %.3f ms with the model's tiles, %.3f with those that won before\n",
                                tuned_progs[k], t->model_ms[k], t->won_ms[k]);
 }
 

@@ -19,6 +19,7 @@ static bool starts(const char *s, const char *head) { return s && !strncmp(s, he
 
 static bool always(const Given *g) { (void)g; return true; }
 static bool model(const Given *g)  { return g->kind != MODEL_PLAN; }
+static bool compiled(const Given *g) { return g->kind == MODEL_PLAN; }
 static bool runs_lua(const Given *g) { return g->kind != MODEL_JSON; }
 static bool trains(const Given *g) { return g->mode & BUILD_TRAIN; }
 static bool infers(const Given *g) { return g->mode & BUILD_INFER; }

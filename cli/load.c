@@ -195,12 +195,49 @@ static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
         return err_set(e, TGC_USAGE, "--batch-size %d: %s was compiled for %s", opt_int(a, O_BATCH), path, batch);
 }
 
+/* Were the same parameters laid out in the same way? */
+static int same_layout(const Plan *a, const Plan *b, Err *e)
+{
+        const Section *s = plan_find(a, "manifest"), *t = plan_find(b, "manifest");
+        Manifest m, n;
+        int code;
+        if (!s || !t)
+                return err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+        if ((code = manifest_parse(&m, s->data, s->size, e)))
+                return code;
+        if (!(code = manifest_parse(&n, t->data, t->size, e))) {
+                bool same = m.n_all == n.n_all && m.n_params == n.n_params && m.dtype == n.dtype;
+                for (int i = 0; same && i < m.n_params; i++) {
+                        const Param *p = &m.param[i], *q = &n.param[i];
+                        same = !strcmp(p->name, q->name) && p->offset == q->offset && p->n_dims == q->n_dims
+                            && !memcmp(p->dim, q->dim, (size_t)p->n_dims * sizeof *p->dim);
+                }
+                if (!same)
+                        code = err_set(e, TGC_BAD_FILE, "the plan's weights do not lie where its graph puts them; it was "
+                                       "compiled by another tgc, or changed: compile the model again");
+                manifest_free(&n);
+        }
+        manifest_free(&m);
+        return code;
+}
+
+static int rebuild(Loaded *l, const char *path, Err *e)
+{
+        Err why;
+        l->given = l->plan;
+        l->plan = (Plan){ 0 };
+        int code = plan_rebuild(&l->plan, &l->given, &why);
+        if (!code && plan_find(&l->given, "weights"))
+                code = same_layout(&l->given, &l->plan, &why);
+        return code ? err_set(e, code, "%s: --rebuild: %s", path, why.msg) : TGC_OK;
+}
+
 static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         const Section *s;
         char vocab[32] = "0";
         int code = plan_open(&l->plan, path, e);
-        if (code || (code = check_batch(a, &l->plan, path, e)))
+        if (code || (opt_flag(a, O_REBUILD) && (code = rebuild(l, path, e))) || (code = check_batch(a, &l->plan, path, e)))
                 return code;
         (void)how;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
@@ -392,6 +429,7 @@ void loaded_free(Loaded *l)
 {
         tokenizer_free(l->tok);
         plan_close(&l->plan);
+        plan_close(&l->given);
         free(l->weights);
         *l = (Loaded){ 0 };
 }

@@ -80,7 +80,8 @@ int json_print(cJSON *o, Err *e)
         cJSON_Delete(o);
         if (!text)
                 return err_set(e, TGC_NO_MEMORY, "no memory for the JSON");
-        puts(text);
+        put_json(stdout, text);
+        putchar('\n');
         free(text);
         return out_done(e);
 }

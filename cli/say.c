@@ -16,13 +16,6 @@ Say say_new(const Args *a)
         return s;
 }
 
-/* Names out of files may hold what a terminal obeys: control characters become '?'. */
-static void put_plain(const char *text)
-{
-        for (const unsigned char *s = (const unsigned char *)text; *s; s++)
-                fputc((*s < ' ' && *s != '\n' && *s != '\t') || *s == 127 ? '?' : *s, stderr);
-}
-
 void say(const Say *s, const char *fmt, ...)
 {
         va_list ap;
@@ -31,7 +24,7 @@ void say(const Say *s, const char *fmt, ...)
                 return;
         va_start(ap, fmt);
         if (vasprintf(&text, fmt, ap) >= 0) {
-                put_plain(text);
+                put_plain(stderr, text, strlen(text));
                 free(text);
         }
         va_end(ap);
@@ -44,7 +37,7 @@ void say_error(const char *msg)
         bool placed = strstr(msg, ": error: ") != NULL, color = isatty(2) && !(no && *no);
         if (!placed)
                 fprintf(stderr, "tgc: %serror:%s ", color ? "\033[1;31m" : "", color ? "\033[0m" : "");
-        put_plain(msg);
+        put_plain(stderr, msg, strlen(msg));
         fputc('\n', stderr);
 }
 
@@ -52,6 +45,7 @@ void say_bar(const Say *s, double part, const char *fmt, ...)
 {
         enum { WIDTH = 24 };
         va_list ap;
+        char *text;
         if (!s->tty)
                 return;
         int full = (int)(WIDTH * (part < 0 ? 0 : part > 1 ? 1 : part));
@@ -60,7 +54,10 @@ void say_bar(const Say *s, double part, const char *fmt, ...)
                 fputc(i < full ? '#' : '.', stderr);
         fprintf(stderr, "] ");
         va_start(ap, fmt);
-        vfprintf(stderr, fmt, ap);
+        if (vasprintf(&text, fmt, ap) >= 0) {
+                put_plain(stderr, text, strlen(text));
+                free(text);
+        }
         va_end(ap);
         fprintf(stderr, "\033[K");
         fflush(stderr);

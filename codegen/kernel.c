@@ -284,6 +284,7 @@ static const char *where_text(Emit *e, const Group *gr)
 {
         Text t = { 0 };
         const char *s;
+        char file[LOC_NAME];
         for (int i = 0; gr && i < gr->n_nodes; i++) {
                 const Node *n = NODE(e->g, gr->node[i]);
                 if (op_info[n->op].cls == CLASS_VIEW)
@@ -293,7 +294,7 @@ static const char *where_text(Emit *e, const Group *gr)
                         text_add(&t, "%s%%%s", j ? ", " : "", NODE(e->g, n->in[j])->name);
                 text_add(&t, ")");
                 if (n->loc.file && n->loc.line)
-                        text_add(&t, "\t%s:%d", n->loc.file, n->loc.line);
+                        text_add(&t, "\t%s:%d", loc_name(n->loc, file), n->loc.line);
                 text_add(&t, "\n");
         }
         s = arena_str(e->m->arena, t.s ? t.s : "");

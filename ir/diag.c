@@ -26,6 +26,39 @@ void diag_end(Diag *d)
         diag_top = stack[--depth];
 }
 
+/* Bytes of the character at s, if it is one that may be printed: UTF-8 beyond the control characters; 0: not. */
+static size_t plain_char(const unsigned char *s)
+{
+        size_t n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+        for (size_t i = 1; i < n; i++)
+                if ((s[i] & 0xc0) != 0x80)
+                        return 0;
+        if ((n == 1 && (*s < ' ' || *s == 127)) || (*s == 0xc2 && s[1] < 0xa0) || (*s == 0xe0 && s[1] < 0xa0)
+            || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))
+                return 0;
+        return n;
+}
+
+const char *loc_name(Loc loc, char *buf)
+{
+        const char *slash = strrchr(loc.file, '/');
+        const unsigned char *s = (const unsigned char *)(slash && slash[1] ? slash + 1 : loc.file);
+        size_t at = 0;
+        while (*s && at < LOC_NAME - 5) {
+                size_t n = plain_char(s);
+                if (n)
+                        memcpy(buf + at, s, n);
+                else
+                        buf[at] = '?';
+                if (buf[at] == ' ')
+                        buf[at] = '_';
+                at += n ? n : 1;
+                s += n ? n : 1;
+        }
+        buf[at] = 0;
+        return buf;
+}
+
 /* The line of the source and a caret under the column. */
 static void show_line(Diag *d, Loc loc, size_t n)
 {

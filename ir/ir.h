@@ -47,6 +47,11 @@ typedef struct Diag {
         const char *source_file;
 } Diag;
 
+/* The name a plan's texts give the file: without its folders, which differ between machines and ways to say the same
+ * path, with '_' for a space and '?' for control characters and what is no UTF-8.  buf of LOC_NAME. */
+enum { LOC_NAME = 256 };
+const char *loc_name(Loc loc, char *buf);
+
 extern _Thread_local Diag *diag_top;    /* where error_at unwinds to; set by DIAG_CATCH */
 
 /* if (DIAG_CATCH(&d)) { work; diag_end(&d); } else { d.msg says why } */

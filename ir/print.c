@@ -72,7 +72,7 @@ static void print_attr(const Node *n, Text *out)
 static void print_node(const Graph *g, Ref r, Text *out, int flags)
 {
         const Node *n = &g->node[r];
-        char t[256];
+        char t[256], file[LOC_NAME];
         text_add(out, "  %%%s = %s", n->name, op_info[n->op].text);
         for (int i = 0; i < n->n_in; i++)
                 text_add(out, "%s%%%s", i ? ", " : " ", g->node[n->in[i]].name);
@@ -81,7 +81,7 @@ static void print_node(const Graph *g, Ref r, Text *out, int flags)
         if (flags & PRINT_GROUP && n->group)
                 text_add(out, " !%d", n->group);
         if (flags & PRINT_LOC && n->loc.file && n->loc.line)
-                text_add(out, " @%s:%d", n->loc.file, n->loc.line);
+                text_add(out, " @%s:%d", loc_name(n->loc, file), n->loc.line);
         text_add(out, "\n");
 }
 

@@ -133,7 +133,7 @@ lua_files() {
         try 3 'pipe: a device or pipe' "$TGC" train tiny.lua --data pipe --out_dir out.d
         try 3 'pipe: a device or pipe' "$TGC" run plain.plan --file pipe --tokenizer char:text.txt
         compile 2 'is empty' ''
-        compile 8 '[?]\[31mx.lua: no such file' $'./\e[31mx.lua'
+        compile 8 'x1b\[31mx.lua: no such file' $'./\e[31mx.lua'
 }
 
 json_graphs() {

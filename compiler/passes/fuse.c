@@ -60,6 +60,7 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
 {
         const Node *n = NODE(f->g, r);
         Ref other = f->gr[group].anchor;
+        char file[LOC_NAME];
         if (!f->why)
                 return;
         for (Ref s = 1; s < f->g->n_nodes && !other; s++)
@@ -68,7 +69,7 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
         const Node *o = NODE(f->g, other);
         size_t at = f->why->n;
         text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text,
-                 n->loc.file ? n->loc.file : "?", n->loc.line, o->name, op_info[o->op].text, reason);
+                 n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line, o->name, op_info[o->op].text, reason);
         char *line = f->why->s + at, *first = strstr(f->why->s, line);
         if (first != line)                      /* the same in another program */
                 f->why->n = at, f->why->s[at] = 0;

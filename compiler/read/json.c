@@ -475,7 +475,7 @@ static void put_attr(const Node *n, Text *out)
 
 static void put_node(const Graph *g, const Node *n, Text *out)
 {
-        char t[256];
+        char t[256], file[LOC_NAME];
         text_add(out, "  {\"name\": \"%s\", \"op\": \"%s\"", n->name, op_info[n->op].text);
         for (int i = 0; i < n->n_in; i++)
                 text_add(out, "%s\"%s\"", i ? ", " : ", \"in\": [", g->node[n->in[i]].name);
@@ -485,7 +485,7 @@ static void put_node(const Graph *g, const Node *n, Text *out)
         text_add(out, ", \"type\": \"%s\"", type_text(&n->type, t));
         if (n->loc.file && n->loc.line) {
                 Text loc = { 0 };
-                text_add(&loc, "%s:%d", n->loc.file, n->loc.line);
+                text_add(&loc, "%s:%d", loc_name(n->loc, file), n->loc.line);
                 text_add(out, ", \"loc\": ");
                 put_string(out, loc.s);
                 text_free(&loc);

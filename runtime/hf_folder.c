@@ -95,34 +95,74 @@ static bool plain_name(const char *s)
         return *s && !strchr(s, '/') && *s != '.';
 }
 
+/* The string v with a NUL behind it, at *to, which moves on; NULL: not a string. */
+static const char *keep(Json v, JsonBuf *b, char **to)
+{
+        size_t n;
+        const char *s = json_string(v, b, &n);
+
+        if (!s)
+                return NULL;
+        char *kept = memcpy(*to, s, n);
+        kept[n] = 0;
+        *to += n + 1;
+        return kept;
+}
+
+/* The members of "weight_map"; *strings holds their texts, and is like *item the caller's to free. */
+static int read_index(const char *path, Listed **item, char **strings, int *n_item, Err *e)
+{
+        JsonText json;
+        JsonBuf b = {0};
+        Json root, map;
+        char *text, *to;
+        size_t size;
+        int n = 0, rc = file_read_text(path, MAX_INDEX, &text, &size, e);
+
+        if (rc)
+                return rc;
+        if ((rc = json_open(&json, &root, text, size, path, false, e))) {
+                free(text);
+                return rc;
+        }
+        map = json_get(root, "weight_map");
+        *item = malloc((json_count(map) + 1) * sizeof **item);
+        to = *strings = malloc(size + 1);
+        if (!json_type(map))
+                rc = err_set(e, TGC_BAD_FILE, "%s: no \"weight_map\"", path);
+        else if (json_type(map) != '{')
+                rc = err_set(e, TGC_BAD_FILE, "%s: \"weight_map\" is not an object", path);
+        else if (!*item || !*strings)
+                rc = err_set(e, TGC_NO_MEMORY, "%s: no memory (%zu bytes)", path, size);
+        for (JsonEach i = json_each(map); !rc && json_next(&i); n++) {
+                const char *tensor = keep(i.key, &b, &to), *file = keep(i.value, &b, &to);
+                if (!tensor || (!file && json_type(i.value) == '"'))
+                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+                else if (!file || !plain_name(file))
+                        rc = err_set(e, TGC_BAD_FILE, "%s: tensor %.200s: not the name of a file here", path, tensor);
+                else
+                        (*item)[n] = (Listed){ file, tensor };
+        }
+        if (!rc && !n)
+                rc = err_set(e, TGC_BAD_FILE, "%s: lists no tensors", path);
+        *n_item = n;
+        json_buf_free(&b);
+        json_close(&json);
+        free(text);
+        return rc;
+}
+
 int checkpoint_add_hf_index(Checkpoint *ck, const char *index_path, Err *e)
 {
         const char *slash = strrchr(index_path, '/');
         char *dir = slash ? strndup(index_path, slash == index_path ? 1 : (size_t)(slash - index_path)) : strdup(".");
-        const cJSON *map, *c;
-        cJSON *json = 0;
+        char *strings = 0;
         Listed *item = 0;
         int n = 0, rc;
 
         if (!dir)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", index_path);
-        rc = json_read(&json, index_path, MAX_INDEX, e);
-        if (!rc)
-                rc = json_get_object(json, "weight_map", &map, index_path, e);
-        if (!rc) {
-                item = malloc(((size_t)cJSON_GetArraySize(map) + 1) * sizeof *item);
-                if (!item)
-                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", index_path);
-                for (c = map->child; c && !rc; c = c->next) {
-                        if (!cJSON_IsString(c) || !plain_name(c->valuestring))
-                                rc = err_set(e, TGC_BAD_FILE, "%s: tensor %.200s: not the name of a file here",
-                                             index_path, c->string);
-                        else
-                                item[n++] = (Listed){ c->valuestring, c->string };
-                }
-        }
-        if (!rc && !n)
-                rc = err_set(e, TGC_BAD_FILE, "%s: lists no tensors", index_path);
+        rc = read_index(index_path, &item, &strings, &n, e);
         if (!rc) {
                 qsort(item, (size_t)n, sizeof *item, by_file_and_tensor);
                 rc = all_there(index_path, dir, item, n, e);
@@ -130,7 +170,7 @@ int checkpoint_add_hf_index(Checkpoint *ck, const char *index_path, Err *e)
         if (!rc)
                 rc = add_shards(ck, dir, item, n, e);
         free(item);
-        cJSON_Delete(json);
+        free(strings);
         free(dir);
         return rc;
 }

@@ -29,98 +29,18 @@ bool json_utf8_ok(const char *text, size_t n)
         return true;
 }
 
-static int line_of(const char *text, const char *at)
-{
-        int line = 1;
-        for (; text < at; text++)
-                line += *text == '\n';
-        return line;
-}
-
-/* cJSON ends a string at an escaped NUL, so `"a\u0000b"` would pass for "a". */
-static const char *find_nul(const char *s, const char *end)
-{
-        bool in = false;
-
-        for (; s < end; s++) {
-                if (*s == 0)
-                        return s;
-                if (*s == '"') {
-                        in = !in;
-                } else if (in && *s == '\\') {
-                        if (end - s > 5 && !memcmp(s, "\\u0000", 6))
-                                return s;
-                        s++;
-                }
-        }
-        return 0;
-}
-
-static int by_text(const void *a, const void *b)
-{
-        return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Depth is bounded by cJSON's own limit of nesting, 1000. */
-static int check_tree(const cJSON *o, const char *name, Err *e)
-{
-        const cJSON *c;
-        size_t n = 0, i;
-        char **key;
-
-        if (cJSON_IsNumber(o) && !isfinite(o->valuedouble))
-                return err_set(e, TGC_BAD_FILE, "%s: a number is out of range", name);
-        for (c = o->child; c; c = c->next, n++) {
-                int rc = check_tree(c, name, e);
-                if (rc)
-                        return rc;
-        }
-        if (!cJSON_IsObject(o) || n < 2)
-                return TGC_OK;
-        key = malloc(n * sizeof *key);
-        if (!key)
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", name);
-        for (i = 0, c = o->child; c; c = c->next)
-                key[i++] = c->string;
-        qsort(key, n, sizeof *key, by_text);
-        for (i = 1; i < n; i++)
-                if (!strcmp(key[i - 1], key[i])) {
-                        int rc = err_set(e, TGC_BAD_FILE, "%s: key \"%.200s\" given twice", name, key[i]);
-                        free(key);
-                        return rc;
-                }
-        free(key);
-        return TGC_OK;
-}
-
 int json_parse(cJSON **out, const char *text, size_t size, const char *name, Err *e)
 {
-        const char *end = 0, *nul, *all = text + size;
-        cJSON *o;
-        int rc;
+        JsonText in;
+        Json root;
+        int rc = json_open(&in, &root, text, size, name, false, e);
 
         *out = 0;
-        if (!json_utf8_ok(text, size))
-                return err_set(e, TGC_BAD_FILE, "%s: not UTF-8", name);
-        nul = find_nul(text, all);
-        if (nul)
-                return err_set(e, TGC_BAD_FILE, "%s:%d: NUL character", name, line_of(text, nul));
-        o = cJSON_ParseWithLengthOpts(text, size, &end, 0);
-        if (!o)
-                return err_set(e, TGC_BAD_FILE, "%s:%d: not valid JSON", name,
-                               end && end >= text && end <= all ? line_of(text, end) : 1);
-        while (end < all && (*end == ' ' || *end == '\n' || *end == '\t' || *end == '\r'))
-                end++;
-        if (end < all) {
-                cJSON_Delete(o);
-                return err_set(e, TGC_BAD_FILE, "%s:%d: text after the JSON value", name, line_of(text, end));
-        }
-        rc = check_tree(o, name, e);
-        if (rc) {
-                cJSON_Delete(o);
+        if (rc)
                 return rc;
-        }
-        *out = o;
+        json_close(&in);
+        if (!(*out = cJSON_ParseWithLength(text, size)))
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for the JSON (%zu bytes of text)", name, size);
         return TGC_OK;
 }
 

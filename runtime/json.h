@@ -1,8 +1,11 @@
-/* json.h: cJSON with the checks that files from outside need.
+/* json.h: JSON from outside, strictly.
  *
- * json_parse refuses what cJSON lets pass: text after the value, invalid UTF-8,
- * NUL inside strings, a key twice in one object, numbers that are not finite.
- * The getters report a missing or mistyped field by name. */
+ * Refused, with the line: what RFC 8259 does not allow, text after the value, invalid
+ * UTF-8, a key twice in one object, numbers that are not finite, nesting beyond 1000.
+ *
+ * Two ways to read.  json_open gives cursors into the text, for files of any size: it
+ * takes no memory to speak of.  json_parse makes a cJSON tree, which takes 40 times the
+ * text at worst, for small ones. */
 #ifndef TGC_JSON_H
 #define TGC_JSON_H
 
@@ -11,6 +14,42 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "err.h"
+
+/* ---- json_text.c: cursors ------------------------------------------------------- */
+
+typedef struct JsonSpan JsonSpan;
+typedef struct JsonText {
+        const char *text, *name;
+        size_t      n;
+        JsonSpan   *span;               /* large lists and objects, by place */
+        size_t      n_span;
+} JsonText;
+
+typedef struct Json { const char *at; const JsonText *in; } Json;       /* at NULL: not there */
+typedef struct JsonBuf { char *p; size_t cap; } JsonBuf;                /* zeroed at first */
+
+/* text must last as long as the cursors, *in must stay where it is; `name` (a path) begins every
+ * message, and must last too.  nul: \u0000 may stand in strings.  After TGC_OK call json_close. */
+int  json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul, Err *e);
+void json_close(JsonText *in);
+
+char json_type(Json v);                 /* { [ " 0 t f n by what it begins with; 0: not there */
+Json json_get(Json o, const char *key); /* not there in anything but an object with that key */
+bool json_is(Json v, const char *s);    /* a string equal to s */
+size_t json_count(Json v);              /* of a list's or object's members */
+double json_number(Json v);             /* NAN: not a number, or no memory; in any locale */
+
+/* A string's n bytes: in the text, or in b where there are escapes, until b is used again.
+ * NULL: not a string, or no memory.  No NUL stands behind them. */
+const char *json_string(Json v, JsonBuf *b, size_t *n);
+void json_buf_free(JsonBuf *b);
+
+/* for (JsonEach i = json_each(v); json_next(&i);) i.key, i.value; nothing to do in other values */
+typedef struct JsonEach { const char *p; const JsonText *in; char shut; Json key, value; } JsonEach;
+JsonEach json_each(Json v);
+bool json_next(JsonEach *i);
+
+/* ---- json.c: trees ---------------------------------------------------------------- */
 
 /* `name` (a path) begins every message.  Free with cJSON_Delete. */
 int json_parse(cJSON **out, const char *text, size_t size, const char *name, Err *e);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "json.h"
 #include "tokenizer.h"
 
 #define TOK_MAX_STEPS  32       /* steps of one stage                   */
@@ -26,6 +27,7 @@
  * that one test at the end serves a whole function. */
 typedef struct Buf { char *p; size_t n, cap; bool bad; } Buf;
 void buf_put(Buf *b, const void *p, size_t n);
+void buf_room(Buf *b, size_t n);        /* for n bytes more, and no more than that */
 void buf_free(Buf *b);
 
 typedef struct Ints { int *p; size_t n, cap; bool bad; } Ints;
@@ -259,16 +261,14 @@ int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b
 
 /* Append a step to t->split. */
 int tok_split_regex(Tokenizer *t, const char *regex, int cut, bool invert, Err *e);
-int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err *e);
+int tok_split_literal(Tokenizer *t, const char *text, size_t n, int cut, bool invert, Err *e);
 int tok_split_set(Tokenizer *t, const Range *set, size_t n, int cut, Err *e);
 int tok_split_prefix(Tokenizer *t, const char *with, int when, Err *e);
 int tok_split_replace(Tokenizer *t, const char *what, const char *with, Err *e);
 int tok_split_bytes(Tokenizer *t, Err *e);
 
-/* JSON: *out is the caller's to delete.  The vocabulary is an object of token: id. */
-struct cJSON;
-int tok_json_parse(struct cJSON **out, const char *what, const char *text, size_t n, Err *e);
-int tok_json_vocab(Tokenizer *t, const struct cJSON *vocab, Err *e);
+/* The vocabulary is an object of token: id. */
+int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);
 
 extern const char gpt2_regex[];
 
@@ -277,7 +277,8 @@ int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mi
 /* tok_spm.c: a sentencepiece tokenizer.model as the bytes of a tokenizer.bin, appended to out. */
 int spm_convert(const char *model, size_t n, Buf *out, Err *e);
 
-/* tokenizer.c: tokenizer_new with the model's vocabulary. */
+/* tokenizer.c: tokenizer_new with the model's vocabulary.  tok_take takes the bytes over, whatever comes of it. */
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e);
+int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e);
 
 #endif

@@ -1,60 +1,32 @@
 /* tok_build.c: what the readers of BPE vocabularies share. */
 #include <stdio.h>
-#include <cjson/cJSON.h>
 #include "tok.h"
 
 const char gpt2_regex[] =
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* cJSON keeps strings NUL-ended, so one with \u0000 in it would be cut short unseen. */
-static bool has_nul_escape(const char *text, size_t n)
+int tok_json_vocab(Tokenizer *t, Json vocab, Err *e)
 {
-        const char *p = text, *end = text + n;
+        JsonBuf b = {0};
+        int rc = TGC_OK;
 
-        while ((p = memmem(p, (size_t)(end - p), "\\u0000", 6))) {
-                size_t slashes = 0;
-                while (p - slashes > text && p[-1 - (ptrdiff_t)slashes] == '\\')
-                        slashes++;
-                if (slashes % 2 == 0)
-                        return true;
-                p++;
-        }
-        return false;
-}
-
-int tok_json_parse(cJSON **out, const char *what, const char *text, size_t n, Err *e)
-{
-        const char *end = text;
-        size_t line = 1;
-
-        *out = NULL;
-        if (memchr(text, 0, n) || has_nul_escape(text, n))
-                return err_set(e, TGC_BAD_FILE, "%s: a NUL character in a string is not supported", what);
-        if ((*out = cJSON_ParseWithLengthOpts(text, n, &end, 0)))
-                return TGC_OK;
-        for (const char *p = text; p < end && p < text + n; p++)
-                line += *p == '\n';
-        return err_set(e, TGC_BAD_FILE, "%s:%zu: not JSON", what, line);
-}
-
-int tok_json_vocab(Tokenizer *t, const cJSON *vocab, Err *e)
-{
-        const cJSON *o;
-
-        if (!cJSON_IsObject(vocab))
+        if (json_type(vocab) != '{')
                 return err_set(e, TGC_BAD_FILE, "tokenizer: the vocabulary is not an object of token: id");
-        cJSON_ArrayForEach(o, vocab) {
-                double id = cJSON_IsNumber(o) ? o->valuedouble : -1;
-                size_t n = strlen(o->string);
-                int rc;
+        for (JsonEach i = json_each(vocab); rc == TGC_OK && json_next(&i);) {
+                double id = json_number(i.value);
+                size_t n;
+                const char *s = json_string(i.key, &b, &n);
 
-                if (!(id >= 0 && id < TOK_MAX_VOCAB) || id != (int)id)
-                        return err_set(e, TGC_BAD_FILE, "tokenizer: the id of token '%.60s' is not a whole number "
-                                       "from 0 to %d", o->string, TOK_MAX_VOCAB - 1);
-                if ((rc = vocab_put(&t->vocab, (int)id, o->string, n)) != VOCAB_OK)
-                        return vocab_error(rc, "tokenizer", (int)id, o->string, n, e);
+                if (!s)
+                        rc = tok_no_memory(e);
+                else if (!(id >= 0 && id < TOK_MAX_VOCAB) || id != (int)id)
+                        rc = err_set(e, TGC_BAD_FILE, "tokenizer: the id of token '%.*s' is not a whole number "
+                                     "from 0 to %d", n > 60 ? 60 : (int)n, s, TOK_MAX_VOCAB - 1);
+                else
+                        rc = vocab_error(vocab_put(&t->vocab, (int)id, s, n), "tokenizer", (int)id, s, n, e);
         }
-        return TGC_OK;
+        json_buf_free(&b);
+        return rc;
 }
 
 int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b, int rank, Err *e)
@@ -128,7 +100,7 @@ int tok_split_regex(Tokenizer *t, const char *regex, int cut, bool invert, Err *
         return pattern_regex(&s->pattern, regex, e);
 }
 
-int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err *e)
+int tok_split_literal(Tokenizer *t, const char *text, size_t n, int cut, bool invert, Err *e)
 {
         Split *s = new_split(t, SPLIT_PATTERN, e);
 
@@ -136,7 +108,7 @@ int tok_split_literal(Tokenizer *t, const char *text, int cut, bool invert, Err 
                 return TGC_BAD_FILE;
         s->cut = cut;
         s->invert = invert;
-        return pattern_literal(&s->pattern, text, strlen(text), e);
+        return pattern_literal(&s->pattern, text, n, e);
 }
 
 int tok_split_set(Tokenizer *t, const Range *set, size_t n, int cut, Err *e)

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cjson/cJSON.h>
 #include "tok.h"
 
 /* ---- files ----------------------------------------------------------------------- */
@@ -19,6 +18,8 @@ static int read_file(const char *path, Buf *out, Err *e)
                 return err_set(e, TGC_BAD_FILE, "%s: not a regular file", path);
         if (!(f = fopen(path, "rb")))
                 return err_set(e, errno == ENOENT ? TGC_BAD_FILE : TGC_IO, "%s: %s", path, strerror(errno));
+        if (!fstat(fileno(f), &st) && st.st_size <= TOK_MAX_FILE)
+                buf_room(out, (size_t)st.st_size + 1);   /* and a NUL, so that it need not grow */
         while ((n = fread(part, 1, sizeof part, f)) && out->n + n <= TOK_MAX_FILE)
                 buf_put(out, part, n);
         if (ferror(f)) {
@@ -63,31 +64,24 @@ static bool ends_with(const char *s, const char *end)
 /* What the files say.  An earlier file wins for BOS; EOS ids add up. */
 typedef struct Config { int bos, adds_bos, eos[TOK_MAX_EOS], n_eos; } Config;
 
-static const cJSON *get(const cJSON *o, const char *key)
-{
-        const cJSON *c;
-
-        cJSON_ArrayForEach(c, o)
-                if (c->string && !strcmp(c->string, key))
-                        return c;
-        return NULL;
-}
-
 /* An id, a token's text, or an added token's object with the text as "content"; -1: none of them. */
-static int token_id(const Tokenizer *t, const cJSON *o)
+static int token_id(const Tokenizer *t, Json o, JsonBuf *b)
 {
-        if (cJSON_IsObject(o))
-                o = get(o, "content");
-        if (cJSON_IsString(o))
-                return vocab_find(&t->vocab, o->valuestring, strlen(o->valuestring));
-        if (cJSON_IsNumber(o) && o->valuedouble == o->valueint && o->valueint >= 0 && o->valueint < t->vocab.n)
-                return o->valueint;
-        return -1;
+        const char *s;
+        double x;
+        size_t n;
+
+        if (json_type(o) == '{')
+                o = json_get(o, "content");
+        if ((s = json_string(o, b, &n)))
+                return vocab_find(&t->vocab, s, n);
+        x = json_number(o);
+        return x >= 0 && x < t->vocab.n && x == (int)x ? (int)x : -1;
 }
 
-static void add_eos(const Tokenizer *t, Config *c, const cJSON *o)
+static void add_eos(const Tokenizer *t, Config *c, Json o, JsonBuf *b)
 {
-        int id = token_id(t, o);
+        int id = token_id(t, o, b);
 
         for (int i = 0; i < c->n_eos; i++)
                 if (c->eos[i] == id)
@@ -99,9 +93,10 @@ static void add_eos(const Tokenizer *t, Config *c, const cJSON *o)
 static int read_config(const Tokenizer *t, const char *folder, size_t n, const char *name, Config *c, Err *e)
 {
         char *path = join(folder, n, name);
-        const cJSON *x, *item;
+        JsonText text;
+        JsonBuf name_of = {0};
         Buf b = {0};
-        cJSON *o;
+        Json o, x;
         int rc;
 
         if (!path)
@@ -112,24 +107,25 @@ static int read_config(const Tokenizer *t, const char *folder, size_t n, const c
         }
         rc = read_file(path, &b, e);
         if (rc == TGC_OK)
-                rc = tok_json_parse(&o, path, b.n ? b.p : "", b.n, e);
+                rc = json_open(&text, &o, b.n ? b.p : "", b.n, path, true, e);
         if (rc == TGC_OK) {
                 static const char *const bos[] = { "bos_token", "bos_token_id" };
                 static const char *const eos[] = { "eos_token", "eos_token_id" };
                 for (int i = 0; i < 2; i++) {
                         if (c->bos < 0)
-                                c->bos = token_id(t, get(o, bos[i]));
-                        x = get(o, eos[i]);
-                        if (cJSON_IsArray(x)) {
-                                cJSON_ArrayForEach(item, x)
-                                        add_eos(t, c, item);
-                        } else {
-                                add_eos(t, c, x);
-                        }
+                                c->bos = token_id(t, json_get(o, bos[i]), &name_of);
+                        x = json_get(o, eos[i]);
+                        if (json_type(x) != '[')
+                                add_eos(t, c, x, &name_of);
+                        else
+                                for (JsonEach k = json_each(x); json_next(&k);)
+                                        add_eos(t, c, k.value, &name_of);
                 }
-                if (cJSON_IsBool(x = get(o, "add_bos_token")))
-                        c->adds_bos = cJSON_IsTrue(x);
-                cJSON_Delete(o);
+                x = json_get(o, "add_bos_token");
+                if (json_type(x) == 't' || json_type(x) == 'f')
+                        c->adds_bos = json_type(x) == 't';
+                json_close(&text);
+                json_buf_free(&name_of);
         }
         buf_free(&b);
         free(path);
@@ -174,7 +170,7 @@ static int open_files(Tokenizer **out, const char *path, const char *second, int
                 kind = TOK_LLAMA2C;
         }
         if (rc == TGC_OK)
-                rc = tok_new(out, kind, limit, b.n ? b.p : "", b.n, &why);
+                rc = tok_take(out, kind, limit, &b, &why);
         if (rc == TGC_OK && (kind == TOK_HF || kind == TOK_GPT2))
                 rc = apply_configs(*out, path, slash ? (size_t)(slash - path) + 1 : 0, &why);
         buf_free(&b);

@@ -3,7 +3,6 @@
  *
  * Neither says how text is cut or which special tokens there are.  That is known
  * per vocabulary, which its number of ordinary tokens tells apart. */
-#include <cjson/cJSON.h>
 #include "tok.h"
 
 #define LLAMA3_REGEX "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" \
@@ -104,15 +103,16 @@ int read_gpt2(Tokenizer *t, Err *e)
         const char *nul = memchr(t->blob, 0, t->n_blob), *end = t->blob + t->n_blob;
         static const char eot[] = "<|endoftext|>";
         const Family *f;
-        cJSON *o;
+        JsonText json;
+        Json o;
         int rc;
 
         if (!nul)
                 return err_set(e, TGC_BAD_FILE, "tokenizer: encoder.json without vocab.bpe");
-        if ((rc = tok_json_parse(&o, "encoder.json", t->blob, (size_t)(nul - t->blob), e)) != TGC_OK)
+        if ((rc = json_open(&json, &o, t->blob, (size_t)(nul - t->blob), "encoder.json", true, e)) != TGC_OK)
                 return rc;
         rc = tok_json_vocab(t, o, e);
-        cJSON_Delete(o);
+        json_close(&json);
         if (rc != TGC_OK || (rc = read_merges(t, nul + 1, end, e)) != TGC_OK)
                 return rc;
         if ((f = family_of(t->vocab.count)) || (f = family_of(t->vocab.count - 1))) {

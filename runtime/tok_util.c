@@ -33,6 +33,20 @@ void buf_put(Buf *b, const void *p, size_t n)
         b->n += n;
 }
 
+void buf_room(Buf *b, size_t n)
+{
+        char *p;
+
+        if (b->bad || n <= b->cap - b->n)
+                return;
+        if (!(p = realloc(b->p, b->n + n))) {
+                b->bad = true;
+                return;
+        }
+        b->p = p;
+        b->cap = b->n + n;
+}
+
 void buf_free(Buf *b)
 {
         free(b->p);

@@ -88,6 +88,8 @@ int vocab_put(Vocab *v, int id, const char *s, size_t n)
                 return VOCAB_SAME_ID;
         if (!more_ids(v, id) || !more_slots(v) || v->text.n + n >= VOCAB_NONE)
                 return VOCAB_NO_MEMORY;
+        if (!v->text.p)                 /* so that an empty token lies somewhere too */
+                buf_put(&v->text, "", 1);
         while (v->n <= id)
                 v->at[v->n++] = VOCAB_NONE;
         v->at[id] = (uint32_t)v->text.n;

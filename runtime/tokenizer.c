@@ -2,26 +2,30 @@
 #include <limits.h>
 #include "tok.h"
 
-int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e)
+int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 {
         static int (*const read[])(Tokenizer *, Err *) = {
                 [TOK_CHAR] = read_char, [TOK_HF] = read_hf, [TOK_LLAMA2C] = read_llama2c,
                 [TOK_GPT2] = read_gpt2, [TOK_TIKTOKEN] = read_tiktoken
         };
+        size_t n = blob->n;
         Tokenizer *t;
         int rc;
 
         *out = NULL;
+        buf_put(blob, "", 1);
         if (kind < TOK_CHAR || kind > TOK_TIKTOKEN)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
-        if (!n || n > TOK_MAX_FILE)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
-        if (!(t = calloc(1, sizeof *t)) || !(t->blob = malloc(n + 1))) {
-                free(t);
-                return tok_no_memory(e);
+                rc = err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
+        else if (!n || n > TOK_MAX_FILE)
+                rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
+        else
+                rc = blob->bad || !(t = calloc(1, sizeof *t)) ? tok_no_memory(e) : TGC_OK;
+        if (rc != TGC_OK) {
+                buf_free(blob);
+                return rc;
         }
-        memcpy(t->blob, blob, n);
-        t->blob[n] = 0;
+        t->blob = blob->p;
+        *blob = (Buf){0};
         t->n_blob = n;
         t->kind = kind;
         t->limit = limit;
@@ -47,6 +51,18 @@ int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Er
         }
         *out = t;
         return TGC_OK;
+}
+
+int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e)
+{
+        Buf b = {0};
+
+        *out = NULL;
+        if (n > TOK_MAX_FILE)
+                return err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
+        buf_room(&b, n + 1);
+        buf_put(&b, blob, n);
+        return tok_take(out, kind, limit, &b, e);
 }
 
 int tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e)

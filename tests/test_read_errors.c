@@ -3,8 +3,11 @@
  * tests/read/NAME.lua fail where a line says `-- error: TEXT`: the message must be
  * NAME.lua:LINE: error: ... TEXT. */
 #include <dirent.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "read_models.h"
 
 /* The line that says `-- error: TEXT`; TEXT is copied out. */
@@ -378,6 +381,34 @@ TEST(json_damaged)
         }
         text_free(&t);
 }
+
+#ifndef __SANITIZE_ADDRESS__            /* which keeps what is freed */
+/* A graph takes memory in proportion to its file, whatever that is full of. */
+TEST(json_memory)
+{
+        static const char head[] = "{\"tgc_graph\":1,\"nodes\":[{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"in\":[";
+        size_t m = 8 << 20;
+        char *s = malloc(m + 256), *p = s, msg[2048];
+        pid_t pid;
+        int status;
+
+        p += sprintf(p, "%s", head);
+        for (size_t i = 0; i < m; i += 2, p += 2)
+                memcpy(p, "0,", 2);
+        sprintf(p, "0]}]}");
+        if (!(pid = fork())) {
+                struct rusage before, after;
+                getrusage(RUSAGE_SELF, &before);
+                if (from_json(s, msg) || !strstr(msg, "an input is the name of a node"))
+                        _exit(2);
+                getrusage(RUSAGE_SELF, &after);
+                _exit(after.ru_maxrss - before.ru_maxrss > 3 * (long)(m >> 10));
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        CHECK_MSG(WEXITSTATUS(status) == 0, "%s", WEXITSTATUS(status) == 1 ? "more than 4 times the file" : "no error");
+        free(s);
+}
+#endif
 
 /* The same for Lua: changed bytes in the text of a model. */
 TEST(lua_damaged)

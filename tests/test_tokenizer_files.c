@@ -2,6 +2,9 @@
  *
  * The ids of the tokenizers below are Hugging Face tokenizers' own. */
 #include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "tokenizer_test.h"
 
 TEST(hf_parts)
@@ -121,6 +124,23 @@ TEST(hf_not_utf8)
         tokenizer_free(t);
 }
 
+/* NUL is a character like any other: in the vocabulary, in merges, in added tokens and in text. */
+TEST(nul_character)
+{
+        Tokenizer *t;
+        char *text;
+        size_t n;
+        Err e = {0};
+
+        CHECK_MSG(hf_new(&t, (Parts){ .vocab = "'a':0,'\\u0000':1,'a\\u0000':2,'':3,'\\u0000<':4", .merges = "'a \\u0000'",
+                                      .added = ADDED(4, "\\u0000<", RAW) }, &e) == TGC_OK, "%s", e.msg);
+        check_ids(t, "a\0\0aa\0<", 7, 0, (int[]){ 2, 1, 0, 0, 4 }, 5);
+        check_round_trip(t, "a\0\0aa\0<", 7);
+        CHECK(tokenizer_text(t, (int[]){ 2, 3, 4 }, 3, &text, &n, &e) == TGC_OK && n == 4 && !memcmp(text, "a\0\0<", 5));
+        free(text);
+        tokenizer_free(t);
+}
+
 /* ---- refusals --------------------------------------------------------------------------------- */
 
 TEST(hf_refused_by_name)
@@ -133,7 +153,8 @@ TEST(hf_refused_by_name)
         { { .norm = "[]" }, "normalizer of type ''" },
         { { .norm = "{'type':'Sequence'}" }, "'normalizers' should be a list" },
         { { .norm = "{'type':'Prepend','prepend':7}" }, "'prepend' should be a string" },
-        { { .norm = "{'type':'Prepend','prepend':'a\\u0000b'}" }, "NUL" },
+        { { .pre = SPLIT("'Regex':'a\\u0000b'", "Isolated", "false") }, "a NUL character in a regular expression" },
+        { { .pre = SPLIT("'Regex':'[[:alpha:]]'", "Isolated", "false") }, "this [: :]" },
         { { .pre = "{'type':'UnicodeScripts'}" }, "pre_tokenizer of type 'UnicodeScripts'" },
         { { .pre = SPLIT("'Regex':'('", "Isolated", "false") }, "regular expression '(': missing" },
         { { .pre = SPLIT("'Regex':'[a&&b]'", "Isolated", "false") }, "&& within a class" },
@@ -151,6 +172,10 @@ TEST(hf_refused_by_name)
                     "'special_tokens':{'s':{'ids':[1e300,-1]}}}" }, "whole numbers" },
         { { .dec = "{'type':'WordPiece'}" }, "decoder of type 'WordPiece'" },
         { { .dec = SEQUENCE("decoders", FUSE ",{'type':'ByteFallback'}") }, "ByteFallback after Fuse" },
+        { { .dec = SEQUENCE("decoders", FUSE ",{'type':'Replace','pattern':{'String':'a'},'content':'b'}") },
+          "Replace after Fuse" },
+        { { .dec = SEQUENCE("decoders", "{'type':'ByteFallback'},{'type':'Strip','content':' ','start':1,'stop':0}") },
+          "Strip after ByteFallback" },
         { { .dec = SEQUENCE("decoders", FUSE ",{'type':'Strip','content':' ','start':0,'stop':1}") }, "'stop'" },
         { { .dec = "{'type':'Strip','content':' ','start':-1,'stop':0}" }, "'start' should be a whole number" },
         { { .model = "'dropout':0.1," }, "dropout" },
@@ -158,7 +183,7 @@ TEST(hf_refused_by_name)
         { { .model = "'unk_token':'nobody'," }, "'unk_token' is not a token" },
         { { .model = "'byte_fallback':'yes'," }, "'byte_fallback' should be true or false" },
         { { .vocab = "" , .merges = "" }, "no tokens" },
-        { { .vocab = "'a':0,'a':1", .merges = "" }, "'a' is there twice" },
+        { { .vocab = "'a':0,'a':1", .merges = "" }, "key \"a\" given twice" },
         { { .vocab = "'a':0,'b':0", .merges = "" }, "two tokens have id 0" },
         { { .vocab = "'a':-1", .merges = "" }, "the id of token 'a'" },
         { { .vocab = "'a':1.5", .merges = "" }, "the id of token 'a'" },
@@ -294,6 +319,44 @@ TEST(damaged_files)
                 free(good);
         }
 }
+
+#ifndef __SANITIZE_ADDRESS__            /* which keeps what is freed */
+/* A file takes memory in proportion to its bytes, whatever it is full of. */
+TEST(memory)
+{
+        static const char *const fill[] = { "0,", "[],", "\"\",", "{}," };
+
+        for (size_t k = 0; k < sizeof fill / sizeof *fill; k++) {
+                size_t n, m = 8 << 20, part = strlen(fill[k]);
+                char *good = hf_json((Parts){ 0 }, &n), *s = malloc(n + m + 64), *p = s;
+                pid_t pid;
+                int status;
+
+                memcpy(p, good, n - 1);                         /* all but its last brace */
+                p += n - 1;
+                p += sprintf(p, ",\"more\":[");
+                for (size_t i = 0; i + part <= m; i += part, p += part)
+                        memcpy(p, fill[k], part);
+                p += sprintf(p, "0]}");
+                if (!(pid = fork())) {
+                        struct rusage before, after;
+                        Tokenizer *t;
+                        Err e = {0};
+
+                        getrusage(RUSAGE_SELF, &before);
+                        if (tokenizer_new(&t, TOK_HF, s, (size_t)(p - s), &e) != TGC_OK)
+                                _exit(2);
+                        getrusage(RUSAGE_SELF, &after);
+                        _exit(after.ru_maxrss - before.ru_maxrss > 3 * (long)(m >> 10));
+                }
+                CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+                CHECK_MSG(WEXITSTATUS(status) == 0, "'%s': %s", fill[k],
+                          WEXITSTATUS(status) == 1 ? "more than 4 times the file" : "refused");
+                free(good);
+                free(s);
+        }
+}
+#endif
 
 /* A pattern that backtracks without end gives up, and says so. */
 TEST(regex_limit)

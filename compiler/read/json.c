@@ -13,7 +13,6 @@
  * (leaves, reshape, expand, cast); elsewhere it is checked.  What write_json
  * prints gives the identical graph: names, order, attributes, source lines. */
 #include "read.h"
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,52 +24,67 @@ typedef struct File {
         Model      *m;
         const char *path;
         Names       seen;               /* name -> node; -1: it comes later */
-        int        *line;               /* of each node's brace, in order */
-        int         n_lines;
+        const char *at;                 /* how far lines are counted */
+        int         line;
         size_t      n_const;
         int         n_params;
 } File;
 
 static Loc place(const File *f, int line) { return (Loc){ f->path, line, 0 }; }
 
-static void need_keys(const File *f, int line, const cJSON *o, const char *const *known, const char *what)
+/* A string's text, kept as long as the model; NULL: not a string. */
+static const char *text_of(const File *f, Json v)
 {
-        const cJSON *c;
+        JsonBuf b = { 0 };
+        size_t n;
+        const char *s = json_string(v, &b, &n);
+        if (s)
+                s = arena_fmt(f->m->arena, "%.*s", (int)n, s);
+        else if (json_type(v) == '"')
+                error_code(TGC_NO_MEMORY, (Loc){ 0 }, "no memory for a string of %s", f->path);
+        json_buf_free(&b);
+        return s;
+}
+
+static void need_keys(const File *f, int line, Json o, const char *const *known, const char *what)
+{
         int n = 0, i;
-        if (!cJSON_IsObject(o))
+        if (json_type(o) != '{')
                 error_at(place(f, line), "%s must be an object", what);
         while (known[n])
                 n++;
-        cJSON_ArrayForEach(c, o) {
-                for (i = 0; i < n && strcmp(known[i], c->string); i++)
+        for (JsonEach each = json_each(o); json_next(&each);) {
+                for (i = 0; i < n && !json_is(each.key, known[i]); i++)
                         ;
                 if (i == n) {
-                        const char *near = nearest(c->string, known, n);
-                        error_at(place(f, line), "%s has no key '%.100s'%s%s%s", what, c->string,
+                        const char *key = text_of(f, each.key), *near = nearest(key, known, n);
+                        error_at(place(f, line), "%s has no key '%.100s'%s%s%s", what, key,
                                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
                 }
         }
 }
 
-static const char *need_text(const File *f, int line, const cJSON *o, const char *key, const char *what)
+static const char *need_text(const File *f, int line, Json o, const char *key, const char *what)
 {
-        const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key));
+        const char *s = text_of(f, json_get(o, key));
         if (!s)
                 error_at(place(f, line), "%s: \"%s\" must be a string", what, key);
         return s;
 }
 
-static const cJSON *need_list(const File *f, int line, const cJSON *o, const char *key, const char *what)
+/* Not there, or a list. */
+static Json need_list(const File *f, int line, Json o, const char *key, const char *what)
 {
-        const cJSON *c = cJSON_GetObjectItemCaseSensitive(o, key);
-        if (c && !cJSON_IsArray(c))
+        Json c = json_get(o, key);
+        if (json_type(c) && json_type(c) != '[')
                 error_at(place(f, line), "%s: \"%s\" must be a list", what, key);
         return c;
 }
 
-static double need_number(const File *f, int line, const cJSON *c, const char *what, bool whole)
+static double need_number(const File *f, int line, Json c, const char *what, bool whole)
 {
-        double x = cJSON_IsNumber(c) ? c->valuedouble : cJSON_IsBool(c) ? cJSON_IsTrue(c) : NAN;
+        char type = json_type(c);
+        double x = type == 't' || type == 'f' ? type == 't' : json_number(c);
         if (!isfinite(x) || (whole && (x != floor(x) || fabs(x) > 0x1p44)))
                 error_at(place(f, line), "%s must be a %s number", what, whole ? "whole" : "finite");
         return x;
@@ -119,44 +133,44 @@ bad:
         error_at(place(f, line), "'%.100s' is no type; one is f32[B,T,64], with dimensions of numbers, B and T", s);
 }
 
-static void read_data(File *f, int line, const cJSON *v, Attr *a)
+static void read_data(File *f, int line, Json v, Attr *a)
 {
-        const cJSON *c;
-        int n = cJSON_GetArraySize(v), i = 0;
+        size_t n = json_count(v), i = 0;
         double *d;
-        if (!cJSON_IsArray(v) || !n || (size_t)n > READ_MAX_CONST - f->n_const)
+        if (json_type(v) != '[' || !n || n > READ_MAX_CONST - f->n_const)
                 error_at(place(f, line), "\"data\" must be a list of 1 to %d numbers in all", READ_MAX_CONST);
-        f->n_const += (size_t)n;
-        a->data.data = d = arena_alloc(f->m->arena, (size_t)n * sizeof *d);
-        a->data.n = n;
-        cJSON_ArrayForEach(c, v)
-                d[i++] = need_number(f, line, c, "every element of \"data\"", false);
+        f->n_const += n;
+        a->data.data = d = arena_alloc(f->m->arena, n * sizeof *d);
+        a->data.n = (int)n;
+        for (JsonEach each = json_each(v); json_next(&each);)
+                d[i++] = need_number(f, line, each.value, "every element of \"data\"", false);
 }
 
-static void read_attr(File *f, int line, Op op, const cJSON *o, Attr *a)
+static void read_attr(File *f, int line, Op op, Json o, Attr *a)
 {
         const AttrField *all = attr_fields[op_info[op].attr], *q;
-        const cJSON *v, *c;
         attr_default(op, a);
-        if (!o)
+        if (!json_type(o))
                 return;
-        if (!cJSON_IsObject(o))
+        if (json_type(o) != '{')
                 error_at(place(f, line), "\"attr\" must be an object");
-        cJSON_ArrayForEach(v, o) {
-                int i = 0;
-                for (q = all; q->name && strcmp(q->name, v->string); q++)
+        for (JsonEach each = json_each(o); json_next(&each);) {
+                Json v = each.value;
+                for (q = all; q->name && !json_is(each.key, q->name); q++)
                         ;
                 if (!q->name)
-                        error_at(place(f, line), "%s has no attribute '%.100s'", op_info[op].text, v->string);
+                        error_at(place(f, line), "%s has no attribute '%.100s'", op_info[op].text, text_of(f, each.key));
                 if (q->count == 0) {
                         read_data(f, line, v, a);
                         continue;
                 }
-                if (q->count > 1 && (!cJSON_IsArray(v) || cJSON_GetArraySize(v) > q->count))
-                        error_at(place(f, line), "attribute '%s' is a list of at most %d numbers", q->name, q->count);
-                for (c = q->count > 1 ? v->child : v; c; c = q->count > 1 ? c->next : NULL, i++) {
+                const char *what = arena_fmt(f->m->arena, "attribute '%s'", q->name);
+                if (q->count > 1 && (json_type(v) != '[' || json_count(v) > (size_t)q->count))
+                        error_at(place(f, line), "%s is a list of at most %d numbers", what, q->count);
+                JsonEach list = json_each(v);
+                for (int i = 0; q->count > 1 ? json_next(&list) : i == 0; i++) {
                         char *p = (char *)a + q->offset;
-                        double x = need_number(f, line, c, arena_fmt(f->m->arena, "attribute '%s'", q->name), !q->real);
+                        double x = need_number(f, line, q->count > 1 ? list.value : v, what, !q->real);
                         if (q->real)
                                 ((double *)(void *)p)[i] = x;
                         else
@@ -183,12 +197,11 @@ static Loc read_loc(const File *f, int line, const char *s)
         return (Loc){ arena_fmt(f->m->arena, "%.*s", (int)(colon - s), s), (int)v, 0 };
 }
 
-static void read_inputs(File *f, int line, const char *name, const cJSON *list, Ref *in, int *n)
+static void read_inputs(File *f, int line, const char *name, Json list, Ref *in, int *n)
 {
-        const cJSON *c;
         *n = 0;
-        cJSON_ArrayForEach(c, list) {
-                const char *s = cJSON_GetStringValue(c);
+        for (JsonEach each = json_each(list); json_next(&each);) {
+                const char *s = text_of(f, each.value);
                 if (!s)
                         error_at(place(f, line), "%%%s: an input is the name of a node", name);
                 int r = *names_at(&f->seen, s);
@@ -204,13 +217,12 @@ static void read_inputs(File *f, int line, const char *name, const cJSON *list, 
         }
 }
 
-static void read_one(File *f, int line, const cJSON *o)
+static void read_one(File *f, int line, Json o)
 {
         Graph *g = f->m->graph;
         const char *name = need_text(f, line, o, "name", "the node");
         const char *text = need_text(f, line, o, "op", arena_fmt(f->m->arena, "%%%s", name));
-        const cJSON *type = cJSON_GetObjectItemCaseSensitive(o, "type");
-        const cJSON *loc = cJSON_GetObjectItemCaseSensitive(o, "loc");
+        const bool typed = json_type(json_get(o, "type"));
         Op op = op_find(text);
         Type t = { 0 };
         Attr a;
@@ -224,16 +236,16 @@ static void read_one(File *f, int line, const cJSON *o)
         if (op == OP_PARAM && ++f->n_params > READ_MAX_PARAMS)
                 error_at(place(f, line), "the graph has more than %d parameters", READ_MAX_PARAMS);
         read_inputs(f, line, name, need_list(f, line, o, "in", name), in, &n);
-        read_attr(f, line, op, cJSON_GetObjectItemCaseSensitive(o, "attr"), &a);
-        if (type)
+        read_attr(f, line, op, json_get(o, "attr"), &a);
+        if (typed)
                 t = type_from(f, line, need_text(f, line, o, "type", name));
         else if (is_typed(op))
                 error_at(place(f, line), "%%%s: %s needs a \"type\"", name, text);
         r = read_node(g, op, is_typed(op) ? &t : NULL, in, n, &a, place(f, line), name);
-        if (type && !type_eq(&NODE(g, r)->type, &t))
+        if (typed && !type_eq(&NODE(g, r)->type, &t))
                 error_at(place(f, line), "%%%s: %s gives %s, the file says %s", name, text,
                          type_text(&NODE(g, r)->type, x), type_text(&t, y));
-        if (loc)
+        if (json_type(json_get(o, "loc")))
                 NODE(g, r)->loc = read_loc(f, line, need_text(f, line, o, "loc", name));
         if (op == OP_DROPOUT && a.drop.id >= g->next_id)
                 g->next_id = a.drop.id < 1 << 30 ? (int)a.drop.id + 1 : g->next_id;
@@ -242,66 +254,45 @@ static void read_one(File *f, int line, const cJSON *o)
         *names_at(&f->seen, name) = r;
 }
 
-/* The line of each object in the list "nodes"; the text is valid JSON. */
-static void find_lines(File *f, const char *s, int n)
+/* The line of a value that stands behind those asked for before. */
+static int line_of(File *f, Json v)
 {
-        int depth = 0, line = 1;
-        const char *key = "";
-        bool nodes = false;
-        f->line = arena_alloc(f->m->arena, (size_t)(n + 1) * sizeof *f->line);
-        for (; *s; s++) {
-                if (*s == '\n') {
-                        line++;
-                } else if (*s == '"') {
-                        if (depth == 1)
-                                key = s;
-                        for (s++; *s != '"'; s++)
-                                if (*s == '\\')
-                                        s++;
-                } else if (*s == '{' || *s == '[') {
-                        if (depth++ == 1)
-                                nodes = !strncmp(key, "\"nodes\"", 7);
-                        if (depth == 3 && nodes && *s == '{' && f->n_lines < n)
-                                f->line[f->n_lines++] = line;
-                } else if (*s == '}' || *s == ']') {
-                        depth--;
-                }
-        }
+        for (; f->at < v.at; f->at++)
+                f->line += *f->at == '\n';
+        return f->line;
 }
 
-static void read_nodes(File *f, const cJSON *list, const char *text)
+static void read_nodes(File *f, Json list)
 {
         static const char *const keys[] = { "name", "op", "in", "attr", "type", "loc", NULL };
-        const cJSON *c;
-        int n = cJSON_GetArraySize(list), i = 0;
+        size_t n = json_count(list);
         if (n > READ_MAX_NODES)
-                error_at(place(f, 0), "the graph has %d nodes, more than %d", n, READ_MAX_NODES);
-        find_lines(f, text, n);
-        cJSON_ArrayForEach(c, list) {
-                int line = i < f->n_lines ? f->line[i] : 0;
-                need_keys(f, line, c, keys, "a node");
-                const char *name = need_text(f, line, c, "name", "the node");
+                error_at(place(f, 0), "the graph has %zu nodes, more than %d", n, READ_MAX_NODES);
+        f->at = list.in->text;
+        f->line = 1;
+        for (JsonEach i = json_each(list); json_next(&i);) {
+                int line = line_of(f, i.value);
+                need_keys(f, line, i.value, keys, "a node");
+                const char *name = need_text(f, line, i.value, "name", "the node");
                 if (!name_is_plain(name))
                         error_at(place(f, line), "'%.100s' cannot be a node's name: letters, digits, _ . - only", name);
                 if (*names_at(&f->seen, name))
                         error_at(place(f, line), "%%%s is defined twice", name);
                 *names_at(&f->seen, name) = -1;
-                i++;
         }
-        i = 0;
-        cJSON_ArrayForEach(c, list) {
-                read_one(f, i < f->n_lines ? f->line[i] : 0, c);
-                i++;
-        }
+        f->at = list.in->text;
+        f->line = 1;
+        for (JsonEach i = json_each(list); json_next(&i);)
+                read_one(f, line_of(f, i.value), i.value);
 }
 
-static void read_map(File *f, const cJSON *list)
+static void read_map(File *f, Json list)
 {
         static const char *const keys[] = { "param", "rows", "from", "optional", NULL };
-        const cJSON *c;
-        if (cJSON_GetArraySize(list) > READ_MAX_MAP)
+        if (json_count(list) > READ_MAX_MAP)
                 error_at(place(f, 0), "the map has more than %d lines", READ_MAX_MAP);
-        cJSON_ArrayForEach(c, list) {
+        for (JsonEach i = json_each(list); json_next(&i);) {
+                Json c = i.value;
                 MapLine line = { .step = 1 };
                 need_keys(f, 0, c, keys, "a line of the map");
                 line.param = need_text(f, 0, c, "param", "a line of the map");
@@ -311,16 +302,17 @@ static void read_map(File *f, const cJSON *list)
                 const char *from = need_text(f, 0, c, "from", line.param);
                 if (!map_text_is_plain(from))
                         error_at(place(f, 0), "the map of '%s' is not one line of text", line.param);
-                line.optional = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c, "optional"));
+                line.optional = json_type(json_get(c, "optional")) == 't';
                 line.rest = arena_fmt(f->m->arena, line.optional ? "=? %s" : "= %s", from);
-                const cJSON *rows = need_list(f, 0, c, "rows", line.param);
-                if (rows) {
+                Json rows = need_list(f, 0, c, "rows", line.param);
+                if (json_type(rows)) {
                         const Type *t = &NODE(f->m->graph, r)->type;
-                        if (cJSON_GetArraySize(rows) != 3)
+                        int64_t *to[] = { &line.begin, &line.end, &line.step };
+                        JsonEach k = json_each(rows);
+                        if (json_count(rows) != 3)
                                 error_at(place(f, 0), "the map of '%s': \"rows\" is [begin, end, step]", line.param);
-                        line.begin = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 0), "\"rows\"", true);
-                        line.end = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 1), "\"rows\"", true);
-                        line.step = (int64_t)need_number(f, 0, cJSON_GetArrayItem(rows, 2), "\"rows\"", true);
+                        for (int at = 0; json_next(&k); at++)
+                                *to[at] = (int64_t)need_number(f, 0, k.value, "\"rows\"", true);
                         if (!t->rank || line.begin < 0 || line.end <= line.begin || line.step < 1
                             || line.end > t->dim[0].n)
                                 error_at(place(f, 0), "the map of '%s': rows %lld to %lld do not lie in it", line.param,
@@ -330,50 +322,50 @@ static void read_map(File *f, const cJSON *list)
         }
 }
 
-static void read_root(File *f, const cJSON *o, const char *text)
+static void read_root(File *f, Json o)
 {
         static const char *const keys[] = { "tgc_graph", "name", "ctx", "documents", "nodes", "outputs", "map", "ignore", "meta",
                                             NULL };
-        const cJSON *c, *v;
+        Json c;
         need_keys(f, 0, o, keys, "the graph");
-        c = cJSON_GetObjectItemCaseSensitive(o, "tgc_graph");
-        if (!cJSON_IsNumber(c) || c->valuedouble != 1)
+        if (json_number(json_get(o, "tgc_graph")) != 1)
                 error_at(place(f, 0), "not a graph of version 1: \"tgc_graph\" must be 1");
-        if (cJSON_HasObjectItem(o, "name")) {
+        if (json_type(json_get(o, "name"))) {
                 f->m->name = arena_str(f->m->arena, need_text(f, 0, o, "name", "the graph"));
                 if (!name_is_plain(f->m->name))
                         error_at(place(f, 0), "'%.100s' cannot be a model's name: letters, digits, _ . - only",
                                  f->m->name);
         }
-        c = cJSON_GetObjectItemCaseSensitive(o, "ctx");
-        if (c && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 || f->m->ctx > 1 << 24))
+        c = json_get(o, "ctx");
+        if (json_type(c) && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 || f->m->ctx > 1 << 24))
                 error_at(place(f, 0), "\"ctx\" must be between 1 and 2^24");
-        c = cJSON_GetObjectItemCaseSensitive(o, "documents");
-        if (c && ((f->m->documents = (int64_t)need_number(f, 0, c, "\"documents\"", true)) < 0 ||
+        c = json_get(o, "documents");
+        if (json_type(c) && ((f->m->documents = (int64_t)need_number(f, 0, c, "\"documents\"", true)) < 0 ||
                   f->m->documents >= 1 << 28))
                 error_at(place(f, 0), "\"documents\" must be a token's id");
         c = need_list(f, 0, o, "nodes", "the graph");
-        if (!c)
+        if (!json_type(c))
                 error_at(place(f, 0), "the graph has no \"nodes\"");
-        read_nodes(f, c, text);
-        c = cJSON_GetObjectItemCaseSensitive(o, "outputs");
-        if (!cJSON_IsObject(c))
+        read_nodes(f, c);
+        c = json_get(o, "outputs");
+        if (json_type(c) != '{')
                 error_at(place(f, 0), "the graph has no \"outputs\": {NAME: NODE}");
-        cJSON_ArrayForEach(v, c) {
-                const char *s = cJSON_GetStringValue(v);
+        for (JsonEach i = json_each(c); json_next(&i);) {
+                const char *s = text_of(f, i.value), *name = text_of(f, i.key);
                 int r = s ? *names_at(&f->seen, s) : 0;
-                if (r <= 0 || !name_is_plain(v->string))
-                        error_at(place(f, 0), "output '%.100s' must be the name of a node", v->string);
-                graph_output(f->m->graph, v->string, r);
+                if (r <= 0 || !name_is_plain(name))
+                        error_at(place(f, 0), "output '%.100s' must be the name of a node", name);
+                graph_output(f->m->graph, name, r);
         }
         read_map(f, need_list(f, 0, o, "map", "the graph"));
-        cJSON_ArrayForEach(v, need_list(f, 0, o, "ignore", "the graph")) {
-                const char *s = cJSON_GetStringValue(v);
+        c = need_list(f, 0, o, "ignore", "the graph");
+        for (JsonEach i = json_each(c); json_next(&i);) {
+                const char *s = text_of(f, i.value);
                 if (!s || !map_text_is_plain(s) || strchr(s, ' ') || f->m->n_ignore >= 4096)
                         error_at(place(f, 0), "\"ignore\" is a list of at most 4096 patterns");
                 model_ignore(f->m, s);
         }
-        if (cJSON_HasObjectItem(o, "meta")) {
+        if (json_type(json_get(o, "meta"))) {
                 f->m->meta = arena_str(f->m->arena, need_text(f, 0, o, "meta", "the graph"));
                 for (const char *s = f->m->meta; *s; s += strcspn(s, "\n") + 1)
                         if (strncmp(s, "meta ", 5) || !strchr(s, '\n'))
@@ -384,23 +376,24 @@ static void read_root(File *f, const cJSON *o, const char *text)
 
 Model *read_json_text(const char *text, size_t n, const char *name)
 {
-        cJSON *json = NULL;
+        JsonText json;
+        Json root;
         Err e = { 0 };
         Diag d;
-        if (json_parse(&json, text, n, name, &e))
+        if (json_open(&json, &root, text, n, name, false, &e))
                 error_code(e.code, (Loc){ 0 }, "%s", e.msg);
         File f = { .m = model_new("model") };
         f.path = arena_str(f.m->arena, name);
         f.seen.a = f.m->arena;
         d.source = NULL;
         if (DIAG_CATCH(&d)) {
-                read_root(&f, json, text);
+                read_root(&f, root);
                 diag_end(&d);
         } else {
                 model_free(f.m);
                 f.m = NULL;
         }
-        cJSON_Delete(json);
+        json_close(&json);
         if (!f.m)
                 error_code(d.code, (Loc){ 0 }, "%s", d.msg);
         return f.m;

@@ -141,6 +141,19 @@ static void write_dot(const Graph *g, Text *out)
         text_add(out, "}\n");
 }
 
+/* Can the model generate text?  If not, why. */
+static bool generates(const Model *m, Err *why)
+{
+        Diag d = { 0 };
+        if (!DIAG_CATCH(&d)) {
+                err_set(why, TGC_BAD_FILE, "%s", d.msg);
+                return false;
+        }
+        check_token_axis(m);
+        diag_end(&d);
+        return true;
+}
+
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
@@ -153,6 +166,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 .recompute = o->recompute, .tf32 = o->tf32, .print_after = o->print_after, .time_passes = o->time_passes,
                 .choices = o->choices, .choices_name = o->choices_name
         };
+        if (o->no_infer && c.infer && c.train && !generates(b->model, o->no_infer))
+                c.infer = false;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
         if (!DIAG_CATCH(&d))

@@ -65,6 +65,8 @@ typedef struct BuildOptions {
         const char *dtype;              /* f32 bf16 f16 */
         const char **define; int n_define;
         int         mode;               /* BUILD_* */
+        Err        *no_infer;           /* of both modes training alone is left where text cannot be generated, and this says why;
+                                         * NULL: an error */
         int         opt, batch, ctx, chunk, block;
         bool        cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;

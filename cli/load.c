@@ -378,9 +378,22 @@ static int documents_token(const Loaded *l, const Args *a, const char *path, int
         return code;
 }
 
+/* The compiler's error, as a note. */
+static void say_no_infer(const Args *a, const char *msg)
+{
+        static const char word[] = "error: ";
+        const char *at = strstr(msg, word);
+        Say talk = say_new(a);
+        if (at)
+                say(&talk, "%.*snote: %s\n", (int)(at - msg), msg, at + sizeof word - 1);
+        if (at)
+                say(&talk, "no programs to generate text: training alone\n");
+}
+
 static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         char vocab[32] = "0", *choices;
+        Err no_infer = { 0 };
         int code = TGC_OK, documents;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
         if (!l->tok && is_char && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
@@ -390,7 +403,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         BuildOptions o = {
                 .kind = l->kind, .model = path, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
                 .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
-                .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
+                .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer, .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
                 .tf32 = opt_flag(a, O_TF32), .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
@@ -398,6 +411,8 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
         code = build_plan(&l->plan, &o, e);
+        if (!code)
+                say_no_infer(a, no_infer.msg);
         if (!code && choices)
                 say_passed_over(&l->plan, a, choices);
         free(choices);

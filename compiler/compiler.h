@@ -86,7 +86,7 @@ typedef struct FuseNote FuseNote;
 void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
 void order(Graph *g, Arena *tmp);
 
-/* ---- tables.c, pipeline.c ---- */
+/* ---- tables.c, token_axis.c, pipeline.c ---- */
 
 typedef struct CompileOptions {
         DType       dtype;
@@ -121,6 +121,8 @@ typedef struct Compiled {
 
 /* error_at where a position or an id can lie beyond the table that it picks a row of. */
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block);
+/* error_at where tokens meet outside of causal attention: what a cache holds is not enough for the next one then. */
+void check_token_axis(const Model *m);
 void compile(Model *m, const CompileOptions *o, Compiled *out);
 void compiled_free(Compiled *c);
 

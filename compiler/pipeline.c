@@ -462,6 +462,8 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 check_pass(o->print_after);
         check_sizes(m, o, block);
         check_tables(m, o, ctx, block);
+        if (o->infer)
+                check_token_axis(m);
         tmp = arena_new();
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");

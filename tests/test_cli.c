@@ -779,6 +779,22 @@ TEST(a_signal_while_compiling_leaves_nothing)
         }
 }
 
+/* Attention that sees later tokens can be trained, not generated with. */
+TEST(models_that_only_train)
+{
+        char line[600];
+        const char *plan = scratch("mask.plan"), *why = "%blk5.att sees tokens that come later, for it has causal=0";
+        snprintf(line, sizeof line, "compile tests/e2e/check/widths.lua -O0 -D mask=true -o %s", plan);
+        CHECK(tgc(line) == 0);
+        CHECK_MSG(strstr(r.err, "widths.lua:54: note: attention") && strstr(r.err, why) && strstr(r.err, "training alone"), "%s",
+                  r.err);
+        snprintf(line, sizeof line, "compile tests/e2e/check/widths.lua -O0 -D mask=true --mode both -o %s", plan);
+        CHECK(tgc(line) == 3);
+        CHECK_MSG(strstr(r.err, "widths.lua:54: error: attention") && strstr(r.err, why), "%s", r.err);
+        CHECK(tgc("run tests/e2e/check/widths.lua -D mask=true --prompt-ids 1,2") == 3);
+        CHECK_MSG(strstr(r.err, why), "%s", r.err);
+}
+
 /* Last: what the others made. */
 TEST(zz_clean_up)
 {

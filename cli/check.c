@@ -5,13 +5,15 @@
  * reference; gradients that are nearly nothing beside the others count against a
  * hundredth of the largest gradient (a key's bias has no gradient at all).
  *
- * With `shake` the reference is asked again with weights that differ by a few units in the last place.  By how much its
- * own results move then is no error of the device: a sum that cancels, an expert or a maximum chosen by a hair. */
+ * With `shake` the reference is asked again with weights that differ by a few units in the last place, and of a plan of
+ * 16 bits with every value rounded as it is stored.  By how much its own results move then is no error of the device: a
+ * sum that cancels, an expert or a maximum chosen by a hair. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/ck_tensor.h"
+#include "../runtime/session.h"
 #include "check.h"
 #include "oracle.h"
 
@@ -53,6 +55,10 @@ static void result(Check *c, const char *program, const char *what, double err, 
 {
         CheckSum *sum = c->sum;
         bool ok = err <= tolerance;             /* a NaN is not */
+        if (natural > sum->natural)
+                sum->natural = natural;
+        if (c->m->dtype != STORE_F32)           /* two roundings tell little of the next */
+                natural *= 4;
         if (!ok && err <= tolerance + natural) {
                 sum->shaken++;
                 ok = true;
@@ -188,7 +194,8 @@ typedef enum { ASK_STEP, ASK_LOSS, ASK_TEXT } Ask;
 static int ask(Check *c, Oracle **o, int shake, Ask what, int B, int T, const int *ids, const int *targets, Err *e)
 {
         bool grads = what == ASK_STEP;
-        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, e);
+        const char *stored = shake && c->m->dtype != STORE_F32 ? store_name(c->m->dtype) : NULL;
+        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, stored, e);
         if (code || (code = give_weights(c, *o, shake, e)) || (code = set_ints(*o, "ids", ids, B * T, e)))
                 return code;
         if ((code = set_ints(*o, "targets", targets, B * T, e))
@@ -536,5 +543,19 @@ int check_session(Session *s, const Section *ir, const CheckOptions *o, CheckFn 
         free(c.x);
         free(c.f);
         free(c.before);
+        return code;
+}
+
+int check_plan(const Plan *p, const char *device, const CheckOptions *o, CheckSum *sum, Err *e)
+{
+        Session *s = NULL;
+        const Section *ir = plan_find(p, "ir");
+        SessionOptions how = { .device = (DevKind)dev_kind(device), .seed = o ? o->seed : 0, .dev = { .threads = 1 } };
+        if (!ir)
+                return err_set(e, TGC_BAD_FILE, "the plan has no section ir, so there is nothing to compare with");
+        int code = session_open(&s, p, &how, e);
+        if (!code && o)
+                code = check_session(s, ir, o, NULL, NULL, sum, e);
+        session_close(s);
         return code;
 }

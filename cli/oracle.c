@@ -59,7 +59,8 @@ static void keep_losses(Graph *g)
         graph_sweep(g);
 }
 
-int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e)
+int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], const char *stored,
+               Err *e)
 {
         Diag d = { 0 };
         char *volatile text = oracle_text(ir, n);
@@ -70,7 +71,7 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                 return err_set(e, TGC_NO_MEMORY, "no memory for the reference");
         }
         EvalCtx c = { .sizes = { { B, T, T } }, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / ((double)B * T),
-                      .seed = { seed[0], seed[1] } };
+                      .seed = { seed[0], seed[1] }, .round = stored != NULL };
         if (!DIAG_CATCH(&d)) {
                 free(text);
                 arena_free(tmp);
@@ -87,6 +88,8 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                 tmp = arena_new();
                 differentiate(o->g, tmp);
         }
+        if (stored)
+                precision(o->g, strcmp(stored, dt_name[DT_BF16]) ? DT_F16 : DT_BF16);
         o->eval = eval_new(o->g, &c);
         diag_end(&d);
         if (tmp)

@@ -10,8 +10,10 @@
 typedef struct Oracle Oracle;
 
 /* ir: a plan's section, whose first graph is the whole model.  grads: gradients of
- * its loss are wanted.  B and T are this oracle's sizes. */
-int  oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], Err *e);
+ * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or "bf16" or "f16": values are rounded as a plan of
+ * that type stores them. */
+int  oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], const char *stored,
+                Err *e);
 char *oracle_text(const char *ir, size_t n);                            /* that graph's; caller frees, NULL: no memory */
 void oracle_free(Oracle *o);                                            /* NULL is fine */
 /* A leaf by name; what the graph does not have is passed over. */

@@ -324,7 +324,8 @@ bool    tile_known(const char *name);           /* in either table */
 /* Tiles of bm x bn, of `parts` matrices M x N, that the busiest multiprocessor of an H100 gets. */
 int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts);
 typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
-bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m);             /* lead: batch axes */
+bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE;    /* lead: batch axes */
+void    mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);           /* or it is our mistake */
 const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */
 int64_t dim_most(Emit *e, Dim d);                                       /* value at the program's largest sizes */
 int64_t pow2_of(Dim d);                                                 /* largest power of two that divides it, 8 at most */

@@ -56,8 +56,8 @@ static void collect(F *f, int loop)
                 if (f->dom[f->dom_of[r] - 1].loop != loop)
                         continue;
                 for (int j = 0; j < n->n_in; j++) {
-                        Ref b = value_base(f->g, n->in[j]);
-                        if (is_virtual(f->g, b) || f_internal(f, b))
+                        Access seen;
+                        if (f_internal(f, value_base(f->g, n->in[j])) || f_virtual(f, n->in[j], &seen))
                                 continue;
                         if ((n->op == OP_GATHER && j) || (n->op == OP_ROPE && j) ||
                             ((n->op == OP_ACCUM || n->op == OP_APPEND) && !j))

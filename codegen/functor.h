@@ -71,6 +71,7 @@ void f_place_members(F *f);
 /* ---- functor_address.c ---- */
 
 bool f_internal(F *f, Ref r);
+bool        f_virtual(const F *f, Ref in, Access *seen);            /* computed where it is read; seen: through its views */
 const char *f_dimc(F *f, Dim d);
 void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, Index *ix);
 void f_stretch(const Access *a, const Type *t, Dim *stride);

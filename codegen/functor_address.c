@@ -241,30 +241,21 @@ void f_subst(char *out, size_t cap, const char *s, const char *col)
         out[n < cap ? n : cap - 1] = 0;
 }
 
+bool f_virtual(const F *f, Ref in, Access *seen)
+{
+        return access_of(f->g, f->e->place, in, seen) && is_virtual(f->g, seen->base);
+}
+
 /* The integer text of a row's index: ids of a gather. */
 static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per_element, char *col_text)
 {
-        const Node *x = NODE(f->g, ids);
         Access acc;
         Dim stride[MAX_RANK];
         Index ix;
         int64_t keep = f->align;
         Type t = *shape;
-        t.rank = x->type.rank;                          /* ids lead the result's shape */
+        t.rank = NODE(f->g, ids)->type.rank;   /* ids lead the result's shape */
         *per_element = false;
-        Ref b = ids;
-        while (NODE(f->g, b)->op == OP_RESHAPE)
-                b = NODE(f->g, b)->in[0];
-        if (is_virtual(f->g, b)) {
-                f_plain_strides(&t, stride);
-                Type whole = *shape;
-                for (int i = t.rank; i < whole.rank; i++)
-                        stride[i] = DIM(0);
-                f_index_of(f, &whole, stride, 0, n, &ix);
-                f->align = keep;
-                const char *lin = ix.row[0] ? f_fmt(f, "(%s)", ix.row + 3) : "0";
-                return f_position(f, lin);
-        }
         access_need(f->g, f->e->place, ids, &acc);
         Type whole = *shape;
         f_stretch(&acc, &t, stride);
@@ -272,6 +263,17 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
                 stride[i] = DIM(0);
         f_index_of(f, &whole, stride, acc.off, n, &ix);
         f->align = keep;
+        if (is_virtual(f->g, acc.base)) {               /* positions, or one number for all */
+                const char *row = ix.row[0] ? ix.row + 3 : "0", *lin = ix.scalar ? f_fmt(f, "(%s)", row) : f_fmt(f, "(%s + %s)", row, ix.col);
+                const Node *v = NODE(f->g, acc.base);
+                if (v->op == OP_FILL)
+                        return f_fmt(f, "%lld", (long long)v->a.num.x);
+                if (ix.scalar)
+                        return f_position(f, lin);
+                *per_element = true;
+                strcpy(col_text, f_fmt(f, "(%s)", f_position(f, lin)));
+                return "";
+        }
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         if (!ix.scalar) {
                 *per_element = true;

@@ -75,13 +75,12 @@ const char *f_var(F *f, Ref r, int k)
         return is_pair(d) ? f_fmt(f, "%s_%d", f_name_of(f, r), k) : f_name_of(f, r);
 }
 
-/* A value that is computed wherever it is read, stretched to a shape. */
-static const char *virtual_text(F *f, Ref b, const Type *shape, int d, int k)
+/* A value that is computed wherever it is read, stretched to a shape; seen: as what, through any views. */
+static const char *virtual_text(F *f, const Access *seen, const Type *shape, int d, int k)
 {
-        const Node *x = NODE(f->g, b);
+        const Node *x = NODE(f->g, seen->base);
         char num[32], col[256];
         Dim stride[MAX_RANK];
-        Access acc = { .t = x->type };
         Index ix;
         int64_t keep = f->align;
         if (x->op == OP_FILL) {
@@ -90,9 +89,8 @@ static const char *virtual_text(F *f, Ref b, const Type *shape, int d, int k)
         }
         if (x->op == OP_SHARE || x->op == OP_INV_TOKENS)
                 return f_rt(f, x->op == OP_SHARE ? "share" : "inv_tokens");
-        f_plain_strides(&x->type, acc.stride);
-        f_stretch(&acc, shape, stride);
-        f_index_of(f, shape, stride, 0, f->dom[d].n, &ix);
+        f_stretch(seen, shape, stride);
+        f_index_of(f, shape, stride, seen->off, f->dom[d].n, &ix);
         f->align = keep;
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
               f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k));
@@ -107,8 +105,9 @@ static const char *operand(F *f, Ref r, int j, int k)
         const Node *n = NODE(g, r);
         Ref in = n->in[j], b = value_base(g, in);
         int d = f->dom_of[r] - 1;
-        if (is_virtual(g, b))
-                return virtual_text(f, b, &n->type, d, k);
+        Access seen;
+        if (f_virtual(f, in, &seen))
+                return virtual_text(f, &seen, &n->type, d, k);
         if (f_internal(f, b)) {
                 int s = f_dom_seen(f, in), home = f->dom_of[b] - 1;
                 if (f->dom[s].loop != f->dom[home].loop) {      /* behind a slice */
@@ -160,8 +159,9 @@ const char *f_expr(F *f, Ref r, int k)
         const Node *n = NODE(g, r);
         Text t = { 0 };
         const char *s;
-        if (is_virtual(g, r))
-                return virtual_text(f, r, &n->type, f->dom_of[r] - 1, k);
+        Access seen;
+        if (f_virtual(f, r, &seen))
+                return virtual_text(f, &seen, &n->type, f->dom_of[r] - 1, k);
         switch (n->op) {
         case OP_GATHER:
         case OP_CAST:

@@ -92,7 +92,7 @@ static void expert(Emit *e, const Group *gr)
                 few_slots(e, gr, &b, &s);
                 return;
         }
-        mat_of(e, &b, n->in[0], 0, &a);
+        mat_need(e, &b, n->in[0], 0, &a);
         Functor puts = gr->tail[0];
         puts.puts = true;
         FunctorText tail = build_functor(&b, &puts, "tail");
@@ -212,8 +212,8 @@ static void expert_grad(Emit *e, const Group *gr)
         int64_t rdiv = tb ? n->a.expert.bdiv : n->a.expert.adiv, cdiv = tb ? n->a.expert.adiv : n->a.expert.bdiv;
         Mat y, a;
         Build b = build_start(e, gr, "expert", "expert_grad");
-        mat_of(e, &b, rows, 0, &y);
-        mat_of(e, &b, cols, 0, &a);
+        mat_need(e, &b, rows, 0, &y);
+        mat_need(e, &b, cols, 0, &a);
         const char *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
         Functor puts = gr->tail[0];
         puts.puts = true;

@@ -148,8 +148,8 @@ static void logits(Loss *l)
         Emit *e = l->e;
         Mat x, w;
         Build b = build_start(e, l->gr, "matmul", "linear_ce_logits");
-        mat_of(e, &b, l->x, 0, &x);
-        mat_of(e, &b, l->w, 0, &w);
+        mat_need(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->w, 0, &w);
         const char *s = scratch_arg(l, &b, true), *pre = "";
         int maxv = 8;           /* whatever V is: a row has room for its padding, which stays zero */
         const Stored to = logits_rows(l);
@@ -256,7 +256,7 @@ static void grad_x(Loss *l)
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dx");
         const char *s = scratch_arg(l, &b, false), *dx;
         DType out = NODE(e->g, l->dx)->type.dt;
-        mat_of(e, &b, l->w, 0, &w);
+        mat_need(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
         if (l->exps)
                 exp_dx_tail(l, &b, out, dx);
@@ -350,7 +350,7 @@ static bool grad_w_parts(Loss *l, int index)
         int work = work_new(e, DIM(splits * M * N), 4);
         Build b = build_start(e, l->gr, "matmul", "linear_ce_dw");
         const char *s = scratch_arg(l, &b, false), *flag;
-        mat_of(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->x, 0, &x);
         const char *ws = arg_work(e, &b.args, work, "float", "parts");
         int64_t m = (l->C | x.align);
         b.threads = t->threads;
@@ -389,7 +389,7 @@ static void grad_w(Loss *l, int index, bool whole)
         if (l->exps) {
                 place = exp_x(l, &b, &x);
         } else {
-                mat_of(e, &b, l->x, 0, &x);
+                mat_need(e, &b, l->x, 0, &x);
                 shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
                 place = chunk_of(l, l->x);
         }

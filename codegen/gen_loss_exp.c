@@ -54,8 +54,8 @@ void exp_start(Loss *l, int64_t chunk)
                            .sums = work_new(e, DIM((l->V + 127) / 128 * chunk), 4),
                            .xs = work_new(e, DIM(chunk * l->C), dt_size[l->dt]) };
         Build b = build_start(e, l->gr, "cross_entropy_exp", "linear_ce_shift");
-        mat_of(e, &b, l->x, 0, &x);
-        mat_of(e, &b, l->w, 0, &w);
+        mat_need(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->w, 0, &w);
         const char *targets = targets_of(l, &b);
         b.threads = THREADS;
         b.flops = 2.0 * (double)l->rows * (double)l->C;
@@ -88,8 +88,8 @@ void exp_logits(Loss *l)
         Mat x, w;
         const Stored to = logits_rows(l);
         Build b = build_start(e, l->gr, "matmul", "linear_ce_exp");
-        mat_of(e, &b, l->x, 0, &x);
-        mat_of(e, &b, l->w, 0, &w);
+        mat_need(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->w, 0, &w);
         const char *s = scratch_arg(l, &b, true), *own = of_rows(l, &b, l->exps->shift, "shift", false),
                    *sums = arg_work(e, &b.args, l->exps->sums, "float", "sums");
         const char *to_exp = l->ld == l->V ? "ce_exp(v[j], own)"        /* a row's padding stays zero */
@@ -110,7 +110,7 @@ void exp_finish(Loss *l, bool grad)
         Emit *e = l->e;
         Mat x;
         Build b = build_start(e, l->gr, "cross_entropy_exp", grad ? "linear_ce_finish" : "linear_ce_loss");
-        mat_of(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->x, 0, &x);
         const char *s = scratch_arg(l, &b, grad), *targets = targets_of(l, &b),
                    *sums = arg_done(e, &b.args, l->exps->sums, "float", "sums"), *parts = "0", *loss, *more;
         if (l->loss) {

@@ -29,8 +29,8 @@ void short_losses(Loss *l)
         Emit *e = l->e;
         Mat x, w;
         Build b = build_start(e, l->gr, "cross_entropy_short", "linear_ce");
-        mat_of(e, &b, l->x, 0, &x);
-        mat_of(e, &b, l->w, 0, &w);
+        mat_need(e, &b, l->x, 0, &x);
+        mat_need(e, &b, l->w, 0, &w);
         const char *targets = plain_arg(e, &b, l->targets), *bias = l->bias ? plain_arg(e, &b, l->bias) : "(const float *)0";
         const char *d = scratch_arg(l, &b, true), *loss = arg_of(e, &b.args, l->loss, true), *dx = arg_of(e, &b.args, l->dx, true);
         const int64_t groups = (l->rc + ROWS - 1) / ROWS, tiles = groups < BLOCKS ? groups : BLOCKS;

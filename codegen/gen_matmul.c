@@ -126,9 +126,9 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
                 for (int i = 0; i < lead; i++)
                         batch = dim_mul(batch, a.t.dim[i]);
                 three = type_of(a.t.dt, 3, batch, a.t.dim[lead], a.t.dim[lead + 1]);
-                if (!access_reshape(&a, &three) || !dim_eq(a.stride[2], DIM(1)))
+                if (!access_reshape(&a, &three) || (!dim_eq(a.stride[2], DIM(1)) && !dim_eq(three.dim[2], DIM(1))))
                         return false;
-                ld = a.stride[1];
+                ld = dim_eq(three.dim[1], DIM(1)) ? three.dim[2] : a.stride[1];
                 m->step = dim_c(e, a.stride[0]);
         } else if (!access_rows(&a, &ld)) {
                 return false;
@@ -137,6 +137,12 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         const char *name = arg_of(e, &b->args, a.base, false);
         m->arg = a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
         return true;
+}
+
+void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m)
+{
+        if (!mat_of(e, b, r, lead, m))
+                error_internal(NODE(e->g, r)->loc, "%%%s cannot be addressed as rows of a matrix", NODE(e->g, r)->name);
 }
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
@@ -344,8 +350,8 @@ static void split_matmul(Emit *e, const Group *gr, Build *b, const Functor *puts
         int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), s->M), 4);
         Build part = build_start(e, gr, "matmul", "matmul_split");
         Mat a, w;
-        mat_of(e, &part, n->in[0], 0, &a);
-        mat_of(e, &part, n->in[1], 0, &w);
+        mat_need(e, &part, n->in[0], 0, &a);
+        mat_need(e, &part, n->in[1], 0, &w);
         part.threads = b->threads, part.smem = b->smem, part.min_blocks = b->min_blocks;
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
@@ -410,13 +416,13 @@ static void matmul(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "matmul", "matmul");
         if (matvec_m(g, gr->anchor)) {
                 b.include = "matvec";
-                mat_of(e, &b, n->in[1], 0, &w);
+                mat_need(e, &b, n->in[1], 0, &w);
                 decode(e, gr, &b, w, (int)s.m_most, N, s.k_most, s.tb,
                        align_bytes(w.dt, w.align, s.tb ? pow2_of(s.K) : pow2_of(DIM(N))));
                 return;
         }
-        mat_of(e, &b, n->in[0], s.lead, &a);
-        mat_of(e, &b, n->in[1], s.lead, &w);
+        mat_need(e, &b, n->in[0], s.lead, &a);
+        mat_need(e, &b, n->in[1], s.lead, &w);
         Functor puts = gr->tail[0];
         puts.puts = true;
         Ref normed = 0;

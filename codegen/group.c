@@ -53,6 +53,9 @@ bool domain_of(const Type *t, int64_t *n, Dim *rows)
         if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {        /* all constant: keep rows */
                 *n = t->dim[t->rank - 1].n;
                 *rows = type_rows(t);
+        } else if (t->rank == 4 && dim_eq(*rows, DIM(1))) {     /* heads of width 1: a cache's rows are tokens */
+                *n = t->dim[2].n;
+                *rows = dim_mul(t->dim[0], t->dim[1]);
         }
         return *n > 0;
 }

@@ -214,6 +214,12 @@ static Ref stretch(Graph *g, Ref d, Ref like)
 
 void grad_sum(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = stretch(g, dout[0], IN(0)); }
 
+/* To the largest, to all of them if there are several. */
+void grad_rowmax(Graph *g, Ref n, const Ref *dout, Ref *din)
+{
+        din[0] = op2(g, OP_MUL, op2(g, OP_EQ, IN(0), n), dout[0]);
+}
+
 /* d logsumexp(x) = softmax(x), written so that no row op is needed: exp(x - y). */
 void grad_logsumexp(Graph *g, Ref n, const Ref *dout, Ref *din)
 {

@@ -98,7 +98,7 @@ static Usage count(Trial *r, int layers, const Data *d)
         Err e = { 0 };
         int64_t n;
         window(d, 1000, ids, targets);
-        must(oracle_new(&o, text, strlen(text), false, B, T, session_rt(r->s)->seed, &e), &e);
+        must(oracle_new(&o, text, strlen(text), false, B, T, session_rt(r->s)->seed, NULL, &e), &e);
         set_leaves(r, o, ids, targets);
         must(oracle_run(o, &e), &e);
         for (int l = 0; l < layers; l++) {

@@ -236,7 +236,7 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                         want.dim[want.rank - 1].n /= 2;
                 if (!dim_eq(type_elems(&want), type_elems(&NODE(g, in)->type)))
                         return "it stretches the value";
-                if (!fits(&want, s.len))
+                if (!fits(&want, s.len) || (n->op == OP_APPEND && s.len > want.dim[2].n * want.dim[3].n))
                         return "its shape does not fit the kernel's columns";
                 if (from_inside && (s.start != first.start || s.len != first.len || s.step != first.step)) {
                         /* the two halves of pairs meet in one loop; slices of different columns do not */

@@ -86,6 +86,10 @@ static bool copy_needed(Graph *g, const Place *p, Ref r, int i)
         Access a;
         if (!access_of(g, p, in, &a))
                 return true;
+        if (is_virtual(g, a.base) && !is_member(g, r) && op_info[n->op].cls != CLASS_VIEW && op_info[n->op].cls != CLASS_ROW)
+                return true;                    /* it has no storage: elementwise ops and rows' heads alone can do without */
+        if (is_virtual(g, a.base) && op_info[n->op].cls == CLASS_ROW && (in != a.base || n->op == OP_CE || n->op == OP_CE_GRAD))
+                return true;
         switch (n->op) {
         case OP_RESHAPE:
                 return !access_reshape(&a, &n->type);

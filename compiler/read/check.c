@@ -9,9 +9,9 @@ bool op_is_public(Op op)
         const char *text = op_info[op].text;
         if (op <= OP_NONE || op >= N_OPS || op_info[op].cls == CLASS_UPDATE)
                 return false;
-        if (strstr(text, "_grad") || strstr(text, "_back"))
+        if (strstr(text, "_grad") || strstr(text, "_back") || strstr(text, "_slope"))
                 return false;
-        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER;
+        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE && op != OP_EXPERT_ROWS;
 }
 
 bool type_is_sane(const Type *t)

@@ -79,7 +79,8 @@ function take.only(key, v, r, name, within)
         end
         local words = {}
         for i, want in ipairs(r.values) do words[i] = type(want) == "table" and want ~= null and "[]" or show(want) end
-        config.refuse(key, v, string.format("is not supported for %s, only %s is", name, table.concat(words, " or ")), within)
+        config.refuse(key, v, string.format("is not supported for %s, only %s is", name, table.concat(words, " or ")),
+                      within)
 end
 
 function take.used(key, v, r, _, within)
@@ -126,8 +127,8 @@ local function walk(raw, keys, common, name, within)
         return out
 end
 
--- What reads a configuration of `family`: all used keys, with their defaults, and the model_type.  tables[model_type] are its keys and
--- architecture; common keys are every family's.
+-- What reads a configuration of `family`: all used keys, with their defaults, and the model_type.  tables[model_type]
+-- are its keys and architecture; common keys are every family's.
 function config.reader(common, tables)
         return function(raw, family)
                 for name, t in pairs(tables) do
@@ -152,7 +153,8 @@ local nested = {
 }
 -- Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters.
 config.rope_keys = {
-        rope_scaling = config.object(nested), rope_parameters = config.object(nested), rope_theta = 10000.0,
+        rope_scaling = config.object(nested), rope_parameters = config.object(nested),
+        rope_theta = config.of("positive", 10000.0),
         original_max_position_embeddings = config.opt "count", partial_rotary_factor = config.opt "number",
 }
 
@@ -184,7 +186,11 @@ function config.rope(c, o)
                 if not r[name] then config.refuse(name, nil, 'is needed for "' .. kind .. '"', key .. ".") end
         end
         local partial = r.partial_rotary_factor or o.partial or c.partial_rotary_factor or 1.0
-        if partial < 0 or partial > 1 or partial ~= 1 and (not o.partial_ok or kind == "yarn") then
+        if partial ~= 1 and kind == "yarn" then
+                config.refuse("rope_type", kind, "is not supported where partial_rotary_factor or rotary_pct is not 1",
+                              key .. ".")
+        end
+        if partial < 0 or partial > 1 or partial ~= 1 and not o.partial_ok then
                 config.refuse("partial_rotary_factor", partial, "is not supported here",
                               r.partial_rotary_factor and key .. ".")
         end
@@ -211,7 +217,7 @@ function config.pattern(types, n_layer, window)
                 end
                 out[i] = kind == "sliding_attention" and "s" or "f"
                 if out[i] == "s" and not window then
-                        config.refuse("layer_types", kind, "needs sliding_window, which is off")
+                        config.refuse("layer_types", kind, "needs sliding_window, and use_sliding_window where there is one")
                 end
         end
         return table.concat(out)

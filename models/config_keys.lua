@@ -105,7 +105,8 @@ return { read = config.reader(common, {
                 vocab_size = 50432, hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
                 intermediate_size = 24576, hidden_act = act "gelu", max_position_embeddings = 2048,
                 initializer_range = 0.02, layer_norm_eps = 1e-5, tie_word_embeddings = false,
-                use_parallel_residual = true, attention_bias = true, rotary_pct = 0.25, rotary_emb_base = 10000.0,
+                use_parallel_residual = true, attention_bias = true, rotary_pct = 0.25,
+                rotary_emb_base = config.of("positive", 10000.0),
         }, none("rope_theta", "partial_rotary_factor", "attention_dropout", "hidden_dropout",
                 "attention_probs_dropout_prob", "hidden_dropout_prob")) },
         falcon = { architecture = "FalconForCausalLM", keys = set(rope, {
@@ -130,7 +131,8 @@ return { read = config.reader(common, {
                 "embedding_fraction", "tokenizer_name", "verbose")) },
         mixtral = { architecture = "MixtralForCausalLM", keys = set(llama, {
                 intermediate_size = 14336, num_key_value_heads = 8, max_position_embeddings = 131072,
-                rms_norm_eps = 1e-5, rope_theta = 1e6, sliding_window = maybe "count", num_experts_per_tok = 2,
+                rms_norm_eps = 1e-5, rope_theta = config.of("positive", 1e6), sliding_window = maybe "count",
+                num_experts_per_tok = 2,
                 num_local_experts = 8, num_experts = same "num_local_experts", router_aux_loss_coef = 0.001,
                 attention_bias = only(false), mlp_bias = only(false),
         }, none("output_router_logits", "router_jitter_noise")) },

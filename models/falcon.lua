@@ -99,7 +99,7 @@ local falcon = {
                 if not p.tied then
                         return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "lm_head" }), targets)
                 end
-                ignore "lm_head.weight"
+                ignore "lm_head.weight=transformer.word_embeddings.weight"
                 return b.outputs(x:matmul(embed, { tb = 1 }):as "logits", targets)
         end,
 }

@@ -75,7 +75,7 @@ local gemma2 = {
                 x = b.rmsnorm(x, "norm", { eps = p.eps, offset = 1, from = "model.norm" })
                 local scores
                 if p.tied then
-                        ignore "lm_head.weight"
+                        ignore "lm_head.weight=model.embed_tokens.weight"
                         scores = x:matmul(embed, { tb = 1 }):as "scores"
                 else
                         scores = b.linear(x, "scores", p.vocab, { std = p.std, from = "lm_head" })

@@ -61,7 +61,8 @@ return {
                 ignore "*.attn.masked_bias"
                 local logits
                 if p.tied then
-                        ignore "lm_head.weight"
+                        ignore "lm_head.weight=transformer.wte.weight"
+                        ignore "lm_head.weight=wte.weight"
                         logits = x:matmul(wte, { tb = 1 }):as "logits"
                 else
                         logits = b.linear(x, "logits", p.vocab, { std = p.std, from = "lm_head" })

@@ -66,7 +66,7 @@ local gpt_neox = {
                 if not p.tied then
                         return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "embed_out" }), targets)
                 end
-                ignore "embed_out.weight"
+                ignore "embed_out.weight=gpt_neox.embed_in.weight"
                 return b.outputs(x:matmul(embed, { tb = 1 }):as "logits", targets)
         end,
 }

@@ -163,7 +163,7 @@ function llama.logits(ids, p, mlp)
         x = b.rmsnorm(x, "norm", { eps = p.eps, from = names.norm, suffix = "" })
         if p.source == "hf" then ignore "*.rotary_emb.inv_freq" end
         if not p.tied then return b.linear(x, "logits", p.vocab, { std = p.std, from = names.head, suffix = "" }) end
-        ignore(names.head)
+        ignore(p.source == "hf" and "lm_head.weight=model.embed_tokens.weight" or names.head)
         return x:matmul(embed, { tb = 1 }):as "logits"
 end
 

@@ -49,7 +49,7 @@ return {
                 if not p.tied then
                         return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "lm_head" }), targets)
                 end
-                ignore "lm_head.weight"
+                ignore "lm_head.weight=transformer.wte.weight"
                 return b.outputs(x:matmul(wte, { tb = 1 }):as "logits", targets)
         end,
 }

@@ -247,12 +247,34 @@ static bool glob_match(const char *glob, const char *s)
         return !*glob;
 }
 
-static bool is_ignored(const WeightMap *m, const char *name)
+/* Of a line NAME=OTHER about `name`: OTHER, else NULL. */
+static const char *twin_of(const char *line, const char *name)
 {
-        for (int i = 0; i < m->n_ignore; i++)
-                if (glob_match(m->ignore[i], name))
+        size_t n = strlen(name);
+        return !strncmp(line, name, n) && line[n] == '=' ? line + n + 1 : 0;
+}
+
+static bool same_bytes(const CkTensor *a, const CkTensor *b)
+{
+        return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
+}
+
+/* *twin: the tensor that it would have to equal, and does not; else NULL. */
+static bool is_ignored(const WeightMap *m, const Checkpoint *ck, const CkTensor *t, const char **twin)
+{
+        bool named = false;
+
+        *twin = 0;
+        for (int i = 0; i < m->n_ignore; i++) {
+                const char *other = twin_of(m->ignore[i], t->name);
+                const CkTensor *o = other ? checkpoint_find(ck, other) : 0;
+                if (glob_match(m->ignore[i], t->name) || (o && same_bytes(t, o)))
                         return true;
-        return false;
+                named |= other != 0;
+                if (o)
+                        *twin = other;
+        }
+        return named && !*twin;
 }
 
 /* A tensor that nothing uses is a part of the model that is left out: another model. */
@@ -261,6 +283,7 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
         int n = checkpoint_count(ck);
         bool *used = calloc((size_t)n + 1, 1);
         Names unused = { 0 };
+        const char *twin = 0, *other, *name = 0;
 
         if (!used)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
@@ -268,9 +291,17 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
                 if (job[i].t)
                         used[job[i].t - checkpoint_at(ck, 0)] = true;
         for (int i = 0; i < n; i++)
-                if (!used[i] && !is_ignored(m, checkpoint_at(ck, i)->name))
+                if (!used[i] && !is_ignored(m, ck, checkpoint_at(ck, i), &other)) {
                         names_add(&unused, checkpoint_at(ck, i)->name);
+                        if (other) {
+                                name = checkpoint_at(ck, i)->name;
+                                twin = other;
+                        }
+                }
         free(used);
+        if (name)
+                return err_set(e, TGC_BAD_FILE, "%s: %s differs from %s, and the model has one tensor for both; if it has two, "
+                               "set \"tie_word_embeddings\": false in config.json", checkpoint_path(ck), name, twin);
         return unused.n ? err_set(e, TGC_BAD_FILE, "%s: %d tensor%s that the model does not use: %s; is it of this model?  "
                                   "(ignore \"GLOB\" in the model file passes over tensors)", checkpoint_path(ck), unused.n,
                                   unused.n == 1 ? "" : "s", names_text(&unused)) : TGC_OK;

@@ -7,6 +7,7 @@
  *      map  PARAM[target] = NAME || NAME2: 768x768 | transform | transform ...
  *      map  PARAM =? NAME                      optional: the tensor may be absent
  *      map  ignore GLOB                        tensors that may go unused; * and ? as in file names
+ *      map  ignore NAME=OTHER                  NAME may go unused where OTHER is absent or holds the same bytes
  *
  * NAME2... are fallbacks, tried in order; export writes the first name.  The
  * shape after the colon is the checkpoint's ("scalar" for rank 0): checked on

@@ -4,6 +4,7 @@
 #include "../runtime/json.h"
 #include "../runtime/npy.h"
 #include "eval_models.h"
+#include "family_data.h"
 
 static int read_ids(const char *path, const char *key, double *out, int most)
 {
@@ -18,20 +19,17 @@ static int read_ids(const char *path, const char *key, double *out, int most)
         return n;
 }
 
-static void check_family(const char *name)
+static const Defines no_dropout = { { "dropout=0" } };  /* gpt2's configurations have some */
+
+static void check_folder(const char *dir, const char *name)
 {
-        static const Defines no_dropout = { { "dropout=0" } };  /* gpt2's configuration has some */
-        char path[256];
+        char path[300];
         double ids[64], worst = 0;
-        NEED_DATA();
-        snprintf(path, sizeof path, DATA "families/%s", name);
-        if (!file_is_dir(path))
-                SKIP("no such family in the data");
-        Loaded l = load(hf_model(path, strcmp(name, "gpt2") ? NULL : &no_dropout), path);
-        snprintf(path, sizeof path, DATA "families/%s/expected.json", name);
+        Loaded l = load(hf_model(dir, strcmp(name, "gpt2") ? NULL : &no_dropout), dir);
+        snprintf(path, sizeof path, "%s/expected.json", dir);
         int n = read_ids(path, "prompt_ids", ids, 64);
         Npy want = { 0 };
-        snprintf(path, sizeof path, DATA "families/%s/expected_logits.npy", name);
+        snprintf(path, sizeof path, "%s/expected_logits.npy", dir);
         CHECK_MSG(!npy_open(&want, path, &err), "%s", err.msg);
         Eval *e = evaluate(&l, 1, n, ids, ids);
         int64_t count;
@@ -43,7 +41,96 @@ static void check_family(const char *name)
         npy_close(&want);
         unload(&l);
         /* float32 arithmetic of some hundred products against double */
-        CHECK_MSG(worst < 2e-4, "logits of %s differ by %g", name, worst);
+        CHECK_MSG(worst < 2e-4, "%s: logits differ by %g", dir, worst);
+}
+
+/* The configuration with one line of changes.json done to it; caller frees. */
+static char *changed(const cJSON *config, const cJSON *change)
+{
+        cJSON *c = cJSON_Duplicate(config, true), *v;
+        cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "drop"))
+                cJSON_DeleteItemFromObjectCaseSensitive(c, v->valuestring);
+        cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "set")) {
+                cJSON_DeleteItemFromObjectCaseSensitive(c, v->string);
+                cJSON_AddItemToObject(c, v->string, cJSON_Duplicate(v, true));
+        }
+        char *text = cJSON_Print(c);
+        cJSON_Delete(c);
+        return text;
+}
+
+/* Refused with exit code 3 and one of the keys in the message. */
+static void check_refused(const char *dir, const char *config, const cJSON *keys)
+{
+        ReadOptions o = options(NULL);
+        Diag d;
+        const cJSON *k;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                model_free(read_lua_family(NULL, config, &o));
+                diag_end(&d);
+                CHECK_MSG(0, "%s: not refused: %s", dir, config);
+        }
+        bool named = false;
+        cJSON_ArrayForEach(k, keys)
+                named |= strstr(d.msg, k->valuestring) != NULL;
+        CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", dir, d.code, d.msg);
+}
+
+/* Every 12th logit of the last of n tokens. */
+static void check_change(const char *dir, const char *config, const cJSON *want, const double *ids, int n)
+{
+        Model *m = family(NULL, config, strstr(config, "\"gpt2\"") ? &no_dropout : NULL);
+        Loaded l = load(m, dir);
+        Eval *e = evaluate(&l, 1, n, ids, ids);
+        int64_t count, i = 0;
+        const double *got = eval_output(e, "logits", &count), *last = got + count / n * (n - 1);
+        const cJSON *w;
+        cJSON_ArrayForEach(w, want)
+                CHECK_MSG(fabs(last[12 * i++] - w->valuedouble) < 1e-4 * (1 + fabs(w->valuedouble)),
+                          "%s: logit %d is %g, not %g: %s", dir, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble,
+                          config);
+        CHECK(i > 4);
+        eval_free(e);
+        unload(&l);
+}
+
+/* Changed configurations of the same weights: as transformers computes them, or refused. */
+static void check_changes(const char *dir)
+{
+        char path[300], *text;
+        double ids[64];
+        cJSON *changes, *config, *c;
+        int used = 0, refused = 0;
+        snprintf(path, sizeof path, "%s/changes.json", dir);
+        CHECK_MSG(!json_read(&changes, path, 1 << 20, &err), "%s", err.msg);
+        CHECK_MSG(!hf_config_read(dir, &text, &err) && !json_parse(&config, text, strlen(text), dir, &err), "%s", err.msg);
+        free(text);
+        snprintf(path, sizeof path, "%s/expected.json", dir);
+        int n = read_ids(path, "prompt_ids", ids, 64);
+        cJSON_ArrayForEach(c, changes) {
+                const cJSON *keys = cJSON_GetObjectItemCaseSensitive(c, "refused");
+                text = changed(config, c);
+                if (keys)
+                        check_refused(dir, text, keys);
+                else
+                        check_change(dir, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
+                *(keys ? &refused : &used) += 1;
+                free(text);
+        }
+        CHECK_MSG(used > 20 && refused > 20, "%s: %d computed, %d refused", dir, used, refused);
+        cJSON_Delete(changes);
+        cJSON_Delete(config);
+}
+
+static void check_family(const char *name)
+{
+        char dir[256];
+        CHECK(family_dir(dir, sizeof dir, 0, name));
+        check_folder(dir, name);
+        check_changes(dir);
+        if (family_dir(dir, sizeof dir, 1, name))
+                check_folder(dir, name);
 }
 
 TEST(family_gpt2) { check_family("gpt2"); }

@@ -3,23 +3,24 @@
  * The logits are sums of up to 160 products in float32, taken in another order: 1e-4 is some
  * ten times what was seen.  A greedy token is owed where the best leads by more than 1e-3. */
 #include "e2e/infer/run.h"
+#include "family_data.h"
 
-enum { N_PROMPT = 40, N_START = 16, N_GREEDY = 48, VOCAB = 320, CHUNK = 16 };
+enum { N_PROMPT = 40, N_START = 16, N_GREEDY = 48, CHUNK = 16, MOST_VOCAB = 320 };
 
 typedef struct Family {
         char  dir[256];
         int   prompt[N_PROMPT], greedy[N_GREEDY];
         double margin[N_GREEDY - N_START];
         Npy   want;
+        int   vocab;
 } Family;
 
-static Family family_read(const char *name)
+static Family family_read(const char *dir)
 {
         Family f;
         char path[400];
         Err e = { 0 };
-        snprintf(f.dir, sizeof f.dir, DATA "families/%s", name);
-        need(f.dir);
+        snprintf(f.dir, sizeof f.dir, "%s", dir);
         snprintf(path, sizeof path, "%s/expected.json", f.dir);
         char *text = text_of(path);
         CHECK(integers(text, "prompt_ids", f.prompt, N_PROMPT) == N_PROMPT);
@@ -28,15 +29,17 @@ static Family family_read(const char *name)
         free(text);
         snprintf(path, sizeof path, "%s/expected_logits.npy", f.dir);
         must(npy_open(&f.want, path, &e), &e);
-        CHECK(f.want.count == N_PROMPT * VOCAB && f.want.dtype == CK_F32);
+        CHECK(f.want.rank == 2 && f.want.dim[0] == N_PROMPT && f.want.dtype == CK_F32);
+        f.vocab = (int)f.want.dim[1];
+        CHECK(f.vocab <= MOST_VOCAB);
         return f;
 }
 
 static void check_score(Trial *r, const Family *f, double tolerance, const char *what)
 {
         float *l = run_score(r, f->prompt, N_PROMPT, NULL);
-        double scale = tolerance < 1e-3 ? 1 : largest(f->want.u.f32, N_PROMPT * VOCAB);
-        double d = worst(l, f->want.u.f32, N_PROMPT * VOCAB) / scale;
+        double scale = tolerance < 1e-3 ? 1 : largest(f->want.u.f32, (size_t)f->want.count);
+        double d = worst(l, f->want.u.f32, (size_t)f->want.count) / scale;
         free(l);
         NOTE("%s %s: score %.2e", f->dir, what, d);
         CHECK_MSG(d <= tolerance, "%s %s: logits differ by %.3g, allowed %g", f->dir, what, d, tolerance);
@@ -45,14 +48,14 @@ static void check_score(Trial *r, const Family *f, double tolerance, const char 
 /* Prompts of every length, and the logits of the one decode step that follows. */
 static void check_prompts(Trial *r, const Family *f)
 {
-        float got[VOCAB];
+        float got[MOST_VOCAB];
         double most = 0;
         for (int n = 1; n <= N_PROMPT; n++) {
                 int next;
                 run_prefill(r, f->prompt, 1, n);
                 run_greedy(r, 1, &next);
                 run_logits(r, "decode", 1, got);
-                double d = worst(got, f->want.u.f32 + (size_t)(n - 1) * VOCAB, VOCAB);
+                double d = worst(got, f->want.u.f32 + (size_t)(n - 1) * f->vocab, f->vocab);
                 CHECK_MSG(d <= 1e-4, "%s: after a prompt of %d tokens logits differ by %.3g", f->dir, n, d);
                 most = d > most ? d : most;
         }
@@ -62,14 +65,14 @@ static void check_prompts(Trial *r, const Family *f)
 /* Decoding one by one follows the reference's path, and its logits are those of one whole pass. */
 static void check_decode(Trial *r, const Family *f)
 {
-        float *whole = run_score(r, f->greedy, N_GREEDY, NULL), got[VOCAB];
+        float *whole = run_score(r, f->greedy, N_GREEDY, NULL), got[MOST_VOCAB];
         double most = 0;
         run_prefill(r, f->greedy, 1, N_START);
         for (int i = 0; i < N_GREEDY - N_START; i++) {
                 int next;
                 run_greedy(r, 1, &next);
                 run_logits(r, "decode", 1, got);
-                double d = worst(got, whole + (size_t)(N_START + i - 1) * VOCAB, VOCAB);
+                double d = worst(got, whole + (size_t)(N_START + i - 1) * f->vocab, f->vocab);
                 CHECK_MSG(d <= 1e-4, "%s: step %d: cached logits differ from a whole pass by %.3g", f->dir, i, d);
                 most = d > most ? d : most;
                 if (f->margin[i] <= 1e-3)
@@ -90,11 +93,11 @@ static void check_path(Trial *r, const Family *f, double tolerance)
         run_prefill(r, ids, 1, N_START);
         run_greedy(r, N_GREEDY - N_START, ids + N_START);
         float *l = run_score(r, ids, N_GREEDY, NULL);
-        double most = largest(l, (size_t)N_GREEDY * VOCAB);
+        double most = largest(l, (size_t)N_GREEDY * f->vocab);
         for (int i = N_START; i < N_GREEDY; i++) {
-                const float *row = l + (size_t)(i - 1) * VOCAB;
+                const float *row = l + (size_t)(i - 1) * f->vocab;
                 float best = row[0];
-                for (int k = 1; k < VOCAB; k++)
+                for (int k = 1; k < f->vocab; k++)
                         best = row[k] > best ? row[k] : best;
                 CHECK_MSG(row[ids[i]] >= best - 2 * tolerance * most, "%s: token %d, %d, has logit %g in a whole pass, "
                           "the best %g", f->dir, i, ids[i], row[ids[i]], best);
@@ -107,9 +110,9 @@ static BuildOptions options(const Family *f, const char *dtype, int opt)
         return (BuildOptions){ .kind = MODEL_HF, .model = f->dir, .dtype = dtype, .opt = opt, .batch = 1, .chunk = CHUNK };
 }
 
-static void check_family(const char *name)
+static void check_folder(const char *dir)
 {
-        Family f = family_read(name);
+        Family f = family_read(dir);
         Trial r;
         run_open(&r, options(&f, "f32", 3), f.dir);
         check_score(&r, &f, 1e-4, "f32");
@@ -119,9 +122,21 @@ static void check_family(const char *name)
         npy_close(&f.want);
 }
 
+static void check_family(const char *name)
+{
+        char dir[256];
+        for (int place = 0; place < FAMILY_PLACES; place++)
+                if (family_dir(dir, sizeof dir, place, name))
+                        check_folder(dir);
+                else
+                        CHECK(place);
+}
+
 static void check_variant(const char *name, const char *dtype, int opt, double tolerance)
 {
-        Family f = family_read(name);
+        char dir[256];
+        CHECK(family_dir(dir, sizeof dir, 0, name));
+        Family f = family_read(dir);
         char what[32];
         Trial r;
         snprintf(what, sizeof what, "%s -O%d", dtype, opt);

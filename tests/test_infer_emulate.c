@@ -1,6 +1,7 @@
 /* test_infer_emulate.c: the emitted CUDA, run on the CPU by the emulator, decodes what the reference
  * decodes.  A few tokens each: a block of threads is hundreds of fibers. */
 #include "e2e/infer/run.h"
+#include "family_data.h"
 
 static void check_tokens(ModelKind kind, const char *path, const int *ids, int start, int n, int ctx)
 {
@@ -17,14 +18,13 @@ static void check_tokens(ModelKind kind, const char *path, const int *ids, int s
 
 static void check_family(const char *name)
 {
-        char path[256];
+        char path[256], file[300];
         int ids[64];
-        snprintf(path, sizeof path, DATA "families/%s/expected.json", name);
-        need(path);
-        char *text = text_of(path);
+        CHECK(family_dir(path, sizeof path, 0, name));
+        snprintf(file, sizeof file, "%s/expected.json", path);
+        char *text = text_of(file);
         CHECK(integers(text, "greedy_ids", ids, 64) == 48);
         free(text);
-        snprintf(path, sizeof path, DATA "families/%s", name);
         check_tokens(MODEL_HF, path, ids, 16, 3, 64);
 }
 
@@ -36,8 +36,7 @@ static void check_bf16(const char *name)
         Err e = { 0 };
         Npy want;
         Trial r;
-        snprintf(path, sizeof path, DATA "families/%s", name);
-        need(path);
+        CHECK(family_dir(path, sizeof path, 0, name));
         snprintf(file, sizeof file, "%s/expected.json", path);
         char *text = text_of(file);
         CHECK(integers(text, "prompt_ids", ids, 40) == 40);

@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 
 ABSENT = "(absent)"
 IDS = [int(i) for i in np.random.default_rng(1).integers(0, 96, 48)]    # longer than windows and original contexts
-HUGE = 8_000_000                                # parameters: beyond, only sizes are compared
+HUGE = 1_000_000                                # parameters: beyond, only sizes are compared
 
 LLAMA = dict(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
              num_key_value_heads=2, head_dim=16, hidden_act="silu", max_position_embeddings=64, rms_norm_eps=1e-5,

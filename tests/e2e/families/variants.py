@@ -49,14 +49,14 @@ class Ours:
         return np.load(f"{folder}/got.npy") if r.returncode == 0 else f"error {r.returncode} {r.stderr.strip()}"
 
 
-ALIASES = {"hidden_size": "n_embd", "n_embed": "hidden_size", "num_attention_heads": "n_head", "num_experts": "num_local_experts"}
+ALIASES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "n_embed": "hidden_size", "num_attention_heads": "n_head", "num_experts": "num_local_experts"}
 
 
 def refused(folder, key):
     """By the command, with exit code 3 and the key's name: None, or what it said instead."""
     r = subprocess.run([TGC, "dump", folder, "--graph", "--weights", "random"], capture_output=True, text=True)
     names = [key] if isinstance(key, str) else list(key)
-    names += [ALIASES[k] for k in names if k in ALIASES]
+    names += [ALIASES[k] for k in names if k in ALIASES] + ["d_model"] * ("hidden_size" in names)
     if r.returncode == 3 and any(k in r.stderr for k in names):
         return None
     return f"exit {r.returncode}: {r.stderr.strip()[:200]}"

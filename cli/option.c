@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/c_locale.h"
 #include "cli.h"
 
 const OptionInfo option_info[N_OPTIONS] = {
@@ -150,7 +151,7 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                 v->i = strtoll(s, &end, 10);
                 v->d = (double)v->i;
         } else {
-                v->d = strtod(s, &end);
+                v->d = c_strtod(s, &end);
         }
         if (end == s || *end || isnan(v->d))
                 return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name, s, what, x->lo,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../runtime/c_locale.h"
 #include "../runtime/file.h"
 #include "../runtime/weight_map.h"
 #include "work.h"
@@ -98,7 +99,7 @@ typedef struct MetaText { StMeta meta[N_NUMBERS + 1]; char text[N_NUMBERS + 1][4
 
 static void write_meta(const TrainState *st, MetaText *m)
 {
-        snprintf(m->text[N_NUMBERS], sizeof *m->text, "%.17g", st->best);
+        c_format(m->text[N_NUMBERS], sizeof *m->text, "%.17g", st->best);
         m->meta[N_NUMBERS] = (StMeta){ "best", m->text[N_NUMBERS] };
         for (int i = 0; i < N_NUMBERS; i++) {
                 uint64_t x;
@@ -166,7 +167,7 @@ static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
                 if (v)
                         memcpy((char *)st + number[i].at, &x, sizeof x);
         }
-        st->best = best ? strtod(best, NULL) : st->best;
+        st->best = best ? c_strtod(best, NULL) : st->best;
         return TGC_OK;
 }
 

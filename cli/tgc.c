@@ -1,6 +1,7 @@
 /* tgc.c: from the command line to a command, and from its error to an exit code. */
 #include <fcntl.h>
 #include <string.h>
+#include "../runtime/c_locale.h"
 #include "../runtime/tgc.h"
 #include "cli.h"
 
@@ -29,10 +30,12 @@ int tgc_main(int argc, char **argv)
 {
         Err e = { 0 };
         int code, cmd;
+        locale_t was = c_locale_begin();
         fill_standard_files();
         signals_install();
         if (argc < 2) {
                 help_overview();
+                c_locale_end(was);
                 return TGC_USAGE;
         }
         if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
@@ -44,5 +47,6 @@ int tgc_main(int argc, char **argv)
         code = cmd < 0 ? e.code : run_command((CommandId)cmd, argc - 2, argv + 2, &e);
         if (code && code < 128)                 /* 129, 130 and 143: interrupted, said already */
                 say_error(e.msg);
+        c_locale_end(was);
         return code;
 }

@@ -1,5 +1,6 @@
 /* arena.c: memory that is freed all at once, and a growing text. */
 #include "ir.h"
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,15 @@ enum { BLOCK = 1 << 16 };
 
 typedef struct Block { struct Block *next; size_t used, cap; _Alignas(16) char mem[]; } Block;
 struct Arena { Block *top; size_t size; };
+
+/* vsnprintf with a point in numbers, whatever the program's locale has. */
+static int format(char *to, size_t cap, const char *fmt, va_list ap)
+{
+        locale_t was = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+        int n = vsnprintf(to, cap, fmt, ap);
+        uselocale(was);
+        return n;
+}
 
 /* Unwinds to the driver; what is lost on the way hardly matters now. */
 static _Noreturn void no_memory(size_t n)
@@ -92,9 +102,9 @@ char *arena_fmt(Arena *a, const char *fmt, ...)
         char *s;
         va_start(ap, fmt);
         va_copy(aq, ap);
-        n = vsnprintf(NULL, 0, fmt, ap);
+        n = format(NULL, 0, fmt, ap);
         s = arena_alloc(a, (size_t)n + 1);
-        vsnprintf(s, (size_t)n + 1, fmt, aq);
+        format(s, (size_t)n + 1, fmt, aq);
         va_end(aq);
         va_end(ap);
         return s;
@@ -121,14 +131,14 @@ void text_add(Text *t, const char *fmt, ...)
         int n;
         va_start(ap, fmt);
         va_copy(aq, ap);
-        n = vsnprintf(buf, sizeof buf, fmt, ap);
+        n = format(buf, sizeof buf, fmt, ap);
         if ((size_t)n < sizeof buf) {
                 text_put(t, buf, (size_t)n);
         } else {
                 char *big = malloc((size_t)n + 1);
                 if (!big)
                         no_memory((size_t)n + 1);
-                vsnprintf(big, (size_t)n + 1, fmt, aq);
+                format(big, (size_t)n + 1, fmt, aq);
                 text_put(t, big, (size_t)n);
                 free(big);
         }

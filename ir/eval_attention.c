@@ -34,8 +34,10 @@ static int64_t keys(const Att *t, int64_t b)
 
 static bool same_document(const Att *t, int64_t b, int64_t q, int64_t s)
 {
+        if (!t->documents)
+                return true;
         const double *of = t->documents + (b * t->T + q) * 2;
-        return !t->documents || ((double)s >= of[0] && (double)s < of[1]);
+        return (double)s >= of[0] && (double)s < of[1];
 }
 
 /* Fill p, slope and keep for one query; returns the log of the sum. */

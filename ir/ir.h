@@ -234,6 +234,7 @@ enum { PRINT_LOC = 1, PRINT_GROUP = 2 };
 void   graph_print(const Graph *g, Text *out, int flags);
 Graph *graph_parse(const char *text, const char *file);                 /* error_at on mistakes */
 void   num_text(double x, char *buf);                                   /* shortest that reads back; buf of 32 */
+double num_read(const char *s, char **end);                             /* strtod, with a point in every locale */
 
 /* ---- verify.c ---- */
 

@@ -86,7 +86,7 @@ static double real(Parser *p)
 {
         char *end;
         skip(p);
-        double v = strtod(p->s, &end);
+        double v = num_read(p->s, &end);
         if (end == p->s)
                 error_at(here(p), "expected a number");
         p->s = end;

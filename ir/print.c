@@ -9,9 +9,20 @@
  * One node a line; attributes in table order, those at their default left out;
  * !3 is the kernel a node was fused into; @ is where the user wrote it. */
 #include "ir.h"
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static locale_t plain(void)
+{
+        return newlocale(LC_ALL_MASK, "C", (locale_t)0);        /* an object that is always there */
+}
+
+double num_read(const char *s, char **end)
+{
+        return strtod_l(s, end, plain());
+}
 
 void num_text(double x, char *buf)
 {
@@ -23,14 +34,16 @@ void num_text(double x, char *buf)
                 strcpy(buf, x < 0 ? "-inf" : "inf");
                 return;
         }
+        locale_t was = uselocale(plain());
         for (int p = 1; p <= 17; p++) {
                 snprintf(buf, 32, "%.*g", p, x);
-                if (strtod(buf, NULL) == x)
+                if (num_read(buf, NULL) == x)
                         break;
         }
         char whole[32];                         /* 30, not 3e+01 */
         if (fabs(x) < 1e9 && x == floor(x) && snprintf(whole, sizeof whole, "%.0f", x) <= (int)strlen(buf))
                 strcpy(buf, whole);
+        uselocale(was);
 }
 
 static void print_attr(const Node *n, Text *out)

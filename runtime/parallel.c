@@ -1,4 +1,5 @@
 #include "parallel.h"
+#include "c_locale.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -13,9 +14,11 @@ typedef struct Work {
 static void *worker(void *arg)
 {
         Work *w = arg;
+        locale_t was = c_locale_begin();
         int i;
         while ((i = atomic_fetch_add(&w->next, 1)) < w->n)
                 w->fn(w->ctx, i);
+        c_locale_end(was);
         return 0;
 }
 

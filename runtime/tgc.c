@@ -2,6 +2,7 @@
 #include "tgc.h"
 #include <stdlib.h>
 #include <string.h>
+#include "c_locale.h"
 #include "session.h"
 #include "tokenizer.h"
 
@@ -47,7 +48,9 @@ int tgc_open(Tgc **out, const char *path, const TgcOptions *o, TgcError *error)
         Err e = { 0, "" };
         Tgc *t = calloc(1, sizeof *t);
         *out = 0;
+        locale_t was = c_locale_begin();
         int code = t ? open_all(t, path, o, &e) : err_set(&e, TGC_NO_MEMORY, "no memory");
+        c_locale_end(was);
         if (code)
                 tgc_close(t);
         else

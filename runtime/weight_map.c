@@ -1,5 +1,6 @@
 /* weight_map.c: the text form of a weight map. */
 #include "weight_map_internal.h"
+#include "c_locale.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
                 if (s->n == steps[op].max)
                         return fail(l, "too many arguments: behind the last of the transform comes", *next);
                 if (op == STEP_SCALE) {
-                        s->u.x = strtod(*next, &end);
+                        s->u.x = c_strtod(*next, &end);
                         if (*end || !isfinite(s->u.x) || s->u.x == 0)
                                 return fail(l, "scale wants a finite number, not 0; here is", *next);
                         s->n++;
@@ -299,8 +300,8 @@ static void print_double(FILE *f, double x)
         char buf[40];
 
         for (int digits = 1; digits <= 17; digits++) {
-                snprintf(buf, sizeof buf, "%.*g", digits, x);
-                if (strtod(buf, 0) == x)
+                c_format(buf, sizeof buf, "%.*g", digits, x);
+                if (c_strtod(buf, 0) == x)
                         break;
         }
         fputs(buf, f);

@@ -1,4 +1,5 @@
 #include "words.h"
+#include "c_locale.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,7 +112,7 @@ uint64_t words_int(Words *w, const char *name, uint64_t max)
 double words_real(Words *w, const char *name)
 {
         char *s = words_need(w, name), *end;
-        double x = strtod(s, &end);
+        double x = c_strtod(s, &end);
         if (*s && (*end || end == s || !isfinite(x))) {
                 words_fail(w, "%s: '%.60s' is not a finite number", name, s);
                 return 0;

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../../runtime/c_locale.h"
 #include "../../runtime/file.h"
 #include "../../runtime/json.h"
 
@@ -388,6 +389,7 @@ static Model *read_model(Reader *r)
         r->m = m;
         r->used.a = m->arena;
         d.source = NULL;
+        locale_t was = c_locale_begin();
         if (DIAG_CATCH(&d)) {
                 sandbox_open(r);
                 if (!r->msg[0]) {
@@ -405,6 +407,7 @@ static Model *read_model(Reader *r)
                 r->code = d.code;
                 sandbox_close(r);
         }
+        c_locale_end(was);
         if (r->msg[0]) {
                 model_free(m);
                 return NULL;

@@ -124,8 +124,9 @@ static void describe(Att *t, Build *b, const char *lse)
         if (a->att.mask && extra) {
                 access_need(e->g, e->place, extra, &ma);
                 mask = plain_arg(e, b, extra);
-                mb = ma.t.rank == 3 ? dim_c(e, ma.stride[0]) : "0";
-                mt = dim_c(e, ma.stride[ma.t.rank - 2]);
+                const int r = ma.t.rank;                /* an axis of 1 is every sequence's, every token's */
+                mb = r == 3 && !dim_eq(ma.t.dim[0], DIM(1)) ? dim_c(e, ma.stride[0]) : "0";
+                mt = r > 1 && !dim_eq(ma.t.dim[r - 2], DIM(1)) ? dim_c(e, ma.stride[r - 2]) : "0";
         }
         if (a->att.alibi && extra)
                 slopes = plain_arg(e, b, extra);

@@ -85,7 +85,7 @@ static void check_gather(const Graph *g, const Node *n, const Range *index, cons
                  "many rows", has, (long long)index->most + 1, (long long)l->m->vocab);
 }
 
-/* A mask has a column for each key. */
+/* A mask has a column for each key, and a row for each query, or one for all. */
 static void check_mask(const Graph *g, const Node *n, const Limits *l)
 {
         const Node *mask = n->a.att.mask && att_extra(n) ? NODE(g, n->in[att_extra(n)]) : NULL;
@@ -96,6 +96,10 @@ static void check_mask(const Graph *g, const Node *n, const Limits *l)
         snprintf(has, sizeof has, "mask %%%.200s has %lld columns", mask->name, (long long)keys.n);
         if (dim_is_const(keys) && keys.n < l->length)
                 too_short(l, n->loc, has, keys.n, l->length);
+        Dim rows = mask->type.rank > 1 ? mask->type.dim[mask->type.rank - 2] : DIM(1);
+        snprintf(has, sizeof has, "mask %%%.200s has %lld rows", mask->name, (long long)rows.n);
+        if (dim_is_const(rows) && rows.n != 1 && rows.n < l->length)
+                too_short(l, n->loc, has, rows.n, l->length);
 }
 
 /* A sequence may be as long as the shortest table of positions. */

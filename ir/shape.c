@@ -399,6 +399,24 @@ static void need_documents(Graph *g, Node *n)
                          shape_text(IN(1), (char[256]){ 0 }), NAME(1));
 }
 
+/* Of a mask's axis: as many as there are, or a number that is enough; 1: one for all, if there may be. */
+static bool fits(Dim have, Dim want, bool one)
+{
+        return dim_eq(have, want) || (one && dim_eq(have, DIM(1))) ||
+               (dim_is_const(have) && (!dim_is_const(want) || have.n >= want.n));
+}
+
+static void need_mask(Graph *g, Node *n)
+{
+        const Type *m = IN(att_extra(n)), *q = IN(0), *k = IN(1);
+        char a[256], b[256], c[256];
+        if (m->rank < 1 || m->rank > 3 || !fits(last(m), k->dim[1], false) ||
+            (m->rank > 1 && !fits(m->dim[m->rank - 2], q->dim[1], true)) ||
+            (m->rank > 2 && !dim_eq(m->dim[0], q->dim[0]) && !dim_eq(m->dim[0], DIM(1))))
+                error_at(n->loc, "%s: the mask %%%s must be (T,S) or (B,T,S), with 1 for what is the same for all, and not %s "
+                         "beside q %s and k %s", TEXT, NAME(att_extra(n)), shape_text(m, a), shape_text(q, b), shape_text(k, c));
+}
+
 int shape_attention(Graph *g, Node *n, Type *out)
 {
         char x[256], y[256], z[256];
@@ -414,6 +432,8 @@ int shape_attention(Graph *g, Node *n, Type *out)
         Type slopes = type_of(DT_F32, 1, q->dim[2]);
         if (att_extra(n) && n->a.att.alibi)
                 need_shape(g, n, att_extra(n), &slopes);
+        if (att_extra(n) && n->a.att.mask)
+                need_mask(g, n);
         if (documents)
                 need_documents(g, n);
         out[0] = *q;

@@ -121,8 +121,10 @@ check() {
         # values of another width than keys, and DeepSeek's widths
         for m in "" "-D dk=24 -D dv=16 --dtype bf16" "-D dk=12 -D dv=7 --dtype f16 -O0" "-D dk=48 -D dv=64 --documents 3 --tokens 29 --dtype bf16" \
                  "-D dk=192 -D dv=128 -D turned=64 -D ctx=150 -b 2 --block-size 150 --dtype bf16"; do
+                # shellcheck disable=SC2086
                 try "check widths.lua $m" $tgc check tests/e2e/check/widths.lua $m -D dropout=0.1 --greedy 8 --device cuda
         done
+        try "check widths.lua, masks" $tgc check tests/e2e/check/widths.lua -D mask=true --tokens 29 --device cuda
         # documents: the portable form, then Hopper's: forward, dq with dkv, both in one launch
         try "check documents" $tgc check tests/e2e/check/heads.lua --documents 3 --tokens 29 -D window=3 --device cuda
         try "packed documents learn what they learn apart" TGC_TEST_DEVICE=cuda "$build/tests/test_documents"

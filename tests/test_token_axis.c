@@ -1,4 +1,5 @@
-/* test_token_axis.c: which graphs may generate text token by token, and which line is named where one may not. */
+/* test_token_axis.c: which graphs may generate text token by token, and which line is named where one may not; and the
+ * rows that a mask needs. */
 #include "graph_test.h"
 #include "../compiler/compiler.h"
 
@@ -113,6 +114,35 @@ TEST(refused)
                           bad[i].graph);
                 CHECK(!*bad[i].why || strstr(msg, "compile with --mode train"));
         }
+}
+
+/* The message of a mask of `type` beside 16 tokens, or "". */
+static const char *mask_verdict(const char *type)
+{
+        static char text[512], msg[2048];
+        CompileOptions o = { .train = true };
+        Graph *volatile g = NULL;
+        Diag d = { 0 };
+        snprintf(text, sizeof text, "graph @g(%%q: f32[B,T,4,8]) {\n  %%m = param : f32[%s]\n"
+                 "  %%y = attention %%q, %%q, %%q, %%m {mask=1} : f32[B,T,4,8]\n  return %%y\n}\n", type);
+        msg[0] = 0;
+        if (DIAG_CATCH(&d)) {
+                g = graph_parse(text, "g.tg");
+                check_tables(&(Model){ .graph = g, .arena = g->arena, .ctx = 16 }, &o, 16, 16);
+                diag_end(&d);
+        } else {
+                snprintf(msg, sizeof msg, "%s", d.msg);
+        }
+        graph_free(g);
+        return msg;
+}
+
+TEST(masks_have_a_row_for_each_token_or_one)
+{
+        CHECK_MSG(!*mask_verdict("16,16") && !*mask_verdict("1,17") && !*mask_verdict("16") && !*mask_verdict("1,20,16"), "%s",
+                  mask_verdict("16,16"));
+        CHECK_MSG(strstr(mask_verdict("15,16"), "mask %m has 15 rows"), "%s", mask_verdict("15,16"));
+        CHECK_MSG(strstr(mask_verdict("1,15"), "mask %m has 15 columns"), "%s", mask_verdict("1,15"));
 }
 
 TEST_MAIN

@@ -1,6 +1,6 @@
 -- widths.lua: values of another width than queries and keys: grouped queries with rope and a window, capped scores with
 -- dropout, slopes, latent keys and values (each key a part of its own and a turned part that all heads share), and, for
--- training alone, a mask.
+-- training alone, masks.
 local b = require "blocks"
 
 return {
@@ -38,11 +38,12 @@ return {
                         { alibi = 1, extra = function() return b.alibi(H, 8) end, qkv = function(h) return plain(h, 1) end },
                         { qkv = latent },
                 }
-                if p.mask then
-                        kinds[5] = { causal = 0, mask = 1, qkv = function(h) return plain(h, p.n_kv_head) end, extra = function()
+                for i = 5, p.mask and 6 or 4 do                 -- a row for each token, a row for all
+                        local rows = i == 5 and p.ctx or 1
+                        kinds[i] = { causal = 0, mask = 1, qkv = function(h) return plain(h, p.n_kv_head) end, extra = function()
                                 local m = {}
-                                for i = 0, p.ctx * p.ctx - 1 do m[i + 1] = (i % p.ctx * 7 + i // p.ctx * 3) % 5 > 1 and 1 or 0 end
-                                return const("mask", m, { p.ctx, p.ctx })
+                                for k = 0, rows * p.ctx - 1 do m[k + 1] = (k % p.ctx * 7 + k // p.ctx * 3) % 5 > 1 and 1 or 0 end
+                                return const("mask", m, i == 5 and { rows, p.ctx } or { 1, rows, p.ctx })
                         end }
                 end
                 for i, how in ipairs(kinds) do

@@ -54,7 +54,7 @@ ALIASES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "n_embed": "
 
 def refused(folder, key):
     """By the command, with exit code 3 and the key's name: None, or what it said instead."""
-    r = subprocess.run([TGC, "dump", folder, "--graph", "--weights", "random"], capture_output=True, text=True)
+    r = subprocess.run([TGC, "dump", folder, "--graph"], capture_output=True, text=True)
     names = [key] if isinstance(key, str) else list(key)
     names += [ALIASES[k] for k in names if k in ALIASES] + ["d_model"] * ("hidden_size" in names)
     if r.returncode == 3 and any(k in r.stderr for k in names):

@@ -128,11 +128,11 @@ local function walk(raw, keys, common, name, within)
 end
 
 -- What reads a configuration of `family`: all used keys, with their defaults, and the model_type.  tables[model_type]
--- are its keys and architecture; common keys are every family's.
+-- are its keys and architecture, perhaps with an older spelling; common keys are every family's.
 function config.reader(common, tables)
         return function(raw, family)
                 for name, t in pairs(tables) do
-                        if family == name or family == t.architecture then
+                        if family == name or family == t.architecture or family == t.older then
                                 return walk(raw, t.keys, common, name), name
                         end
                 end

@@ -22,7 +22,7 @@ end
 local common = set(none(
         "model_type", "architectures", "auto_map", "transformers_version", "transformers.js_config", "dtype",
         "torch_dtype", "name_or_path", "_name_or_path", "_commit_hash", "_attn_implementation",
-        "_attn_implementation_autoset", "attn_implementation", "tokenizer_class", "unsloth_version", "unsloth_fixed",
+        "_attn_implementation_autoset", "attn_implementation", "_num_labels", "tokenizer_class", "unsloth_version", "unsloth_fixed",
         -- ids: those of begin and end are read beside this
         "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
         -- training, other tasks, what a forward pass returns
@@ -41,7 +41,7 @@ local common = set(none(
 ), {
         is_encoder_decoder = only(false), add_cross_attention = only(false), cross_attention_hidden_size = only(null),
         is_causal = only(true), use_bidirectional_attention = only(null, false), per_layer_config = only(null),
-        pruned_heads = only({}, null), quantization_config = only(null), attention_chunk_size = only(null),
+        pruned_heads = only({}, null), quantization_config = only(null), quantization = only(null), attention_chunk_size = only(null),
 })
 
 local rope = config.rope_keys
@@ -75,7 +75,8 @@ return { read = config.reader(common, {
                 "summary_proj_to_labels", "summary_first_dropout", "reorder_and_upcast_attn")) },
         llama = { architecture = "LlamaForCausalLM", keys = set(llama, {
                 attention_bias = false, mlp_bias = false,
-        }, none("pretraining_tp", "sliding_window")) },
+                rope_interleaved = only(false),
+        }, none("pretraining_tp", "sliding_window", "is_llama_config", "max_sequence_length")) },
         mistral = { architecture = "MistralForCausalLM", keys = set(llama, {
                 intermediate_size = 14336, num_key_value_heads = 8, max_position_embeddings = 131072,
                 sliding_window = maybe("count", 4096), attention_bias = only(false), mlp_bias = only(false),
@@ -96,7 +97,7 @@ return { read = config.reader(common, {
         gemma2 = { architecture = "Gemma2ForCausalLM", keys = set(llama, {
                 vocab_size = 256000, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26,
                 num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 8192,
-                hidden_act = free, hidden_activation = act "gelu_pytorch_tanh", tie_word_embeddings = true,
+                hidden_act = free, sliding_window_size = free, hidden_activation = act "gelu_pytorch_tanh", tie_word_embeddings = true,
                 attention_bias = false, query_pre_attn_scalar = 256, sliding_window = 4096,
                 layer_types = maybe "list", attn_logit_softcapping = maybe("positive", 50.0),
                 final_logit_softcapping = maybe("positive", 30.0),
@@ -118,7 +119,7 @@ return { read = config.reader(common, {
                 activation = act "gelu", tie_word_embeddings = true, n_embed = same "hidden_size",
                 apply_residual_connection_post_layernorm = only(false),
         }, none("hidden_dropout", "attention_dropout")) },
-        mpt = { architecture = "MptForCausalLM", keys = set({
+        mpt = { architecture = "MptForCausalLM", older = "MPTForCausalLM", keys = set({
                 d_model = 2048, n_heads = 16, n_layers = 24, max_seq_len = 2048, vocab_size = 50368,
                 layer_norm_epsilon = 1e-5, initializer_range = 0.02, tie_word_embeddings = true, no_bias = only(true),
                 norm_type = only("low_precision_layernorm", "layernorm"), logit_scale = only(null),

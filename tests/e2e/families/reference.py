@@ -105,6 +105,7 @@ EXTRA = [                                       # keys of older and other classe
     "task_specific_params", "apply_residual_connection_post_layernorm", "frobnicate", "norm_eps", "layer_norm_eps",
     "layer_norm_epsilon", "rms_norm_eps", "embd_pdrop", "rope_interleaved", "full_attn_mod", "hidden_size", "n_embd",
     "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "n_positions", "n_layer", "clip_qkv",
+    "is_llama_config", "quantization", "sliding_window_size", "_num_labels", "max_sequence_length",
 ]
 GUESS = {                                       # what such keys may be
     "head_dim": 16, "sliding_window": 8, "num_experts": 4, "num_local_experts": 4, "n_ctx": 32, "n_embed": 32,
@@ -114,7 +115,8 @@ GUESS = {                                       # what such keys may be
     "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "clip_qkv": 1.0, "auto_map": {"AutoModel": "m.M"},
     "norm_eps": 1e-3, "layer_norm_eps": 1e-3, "layer_norm_epsilon": 1e-3, "rms_norm_eps": 1e-3, "rope_interleaved": True,
     "frobnicate": 7, "cross_attention_hidden_size": 8, "max_window_layers": 1, "partial_rotary_factor": 0.5,
-    "is_causal": False, "full_attn_mod": 2,
+    "is_causal": False, "full_attn_mod": 2, "is_llama_config": True, "quantization": {"bits": 4}, "sliding_window_size": 4, "_num_labels": 1,
+    "max_sequence_length": 16,
 }
 COMBOS = {                                      # several keys at once
     "rope_theta absent, both spellings": [dict(rope_scaling=LINEAR, rope_parameters=dict(rope_theta=50.0)),

@@ -1,5 +1,7 @@
 /* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is global. */
+#include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 #include "cli.h"
 
@@ -14,8 +16,69 @@ static void on_signal(int number)
         atomic_store(&stop.asked, 1);
 }
 
+/* ---- a file that got shorter while it was mapped, or whose disk failed ---- */
+
+/* Plain text on standard error, from a signal handler. */
+static void put(const char *s, size_t n)
+{
+        while (n) {
+                ssize_t k = write(2, s, n);
+                if (k <= 0)
+                        return;
+                s += k;
+                n -= (size_t)k;
+        }
+}
+
+/* One line of /proc/self/maps, "from-to perms offset dev inode   path": does it hold the address?  Its path. */
+static const char *path_of(char *line, uintptr_t address)
+{
+        uintptr_t end[2] = { 0, 0 };
+        int k = 0;
+        for (; *line && *line != ' '; line++) {
+                const char *digits = "0123456789abcdef", *d = strchr(digits, *line);
+                if (*line == '-')
+                        k = 1;
+                else if (d)
+                        end[k] = end[k] * 16 + (uintptr_t)(d - digits);
+        }
+        for (char *c = line; *c; c++)
+                if ((unsigned char)*c < ' ' || *c == 127)
+                        *c = '?';
+        return address >= end[0] && address < end[1] ? strchr(line, '/') : NULL;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+        static char line[5000], part[512];
+        static const char before[] = "tgc: error: ", after[] = ": the file got shorter while it was read, or cannot be read\n",
+                unknown[] = "a file";
+        const char *path = NULL;
+        size_t n = 0;
+        int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+        (void)number, (void)context;
+        for (ssize_t k; fd >= 0 && !path && (k = read(fd, part, sizeof part)) > 0; )
+                for (ssize_t i = 0; i < k && !path; i++) {
+                        if (part[i] != '\n') {
+                                line[n] = part[i];
+                                n += n + 1 < sizeof line;
+                                continue;
+                        }
+                        line[n] = 0;
+                        path = path_of(line, (uintptr_t)info->si_addr);
+                        n = 0;
+                }
+        put(before, sizeof before - 1);
+        put(path ? path : unknown, path ? strlen(path) : sizeof unknown - 1);
+        put(after, sizeof after - 1);
+        _exit(TGC_IO);
+}
+
 void signals_install(void)
 {
+        struct sigaction bus = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+        sigemptyset(&bus.sa_mask);
+        sigaction(SIGBUS, &bus, NULL);
         struct sigaction hup, a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
         sigemptyset(&a.sa_mask);
         sigaction(SIGINT, &a, NULL);

@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "parallel.h"
 
 /* Open for reading without ever hanging on a pipe; only regular files pass. */
 static int open_regular(const char *path, struct stat *st, int *fd, Err *e)
@@ -19,41 +21,84 @@ static int open_regular(const char *path, struct stat *st, int *fd, Err *e)
         if (fstat(*fd, st)) {
                 int why = errno;
                 close(*fd);
+                *fd = -1;
                 return err_set(e, TGC_IO, "%s: %s", path, strerror(why));
         }
         if (!S_ISREG(st->st_mode)) {
                 close(*fd);
+                *fd = -1;
                 return err_set(e, TGC_BAD_FILE, "%s: %s, not a regular file", path,
                                S_ISDIR(st->st_mode) ? "a folder" : "a device or pipe");
         }
         return TGC_OK;
 }
 
-int file_map(FileMap *m, const char *path, Err *e)
+enum { COPY_PIECE = 16 << 20, SMALL_FILE = 1 << 20 };
+
+typedef struct Copy { int fd; char *to; size_t size; atomic_int bad; } Copy;
+
+static void copy_piece(void *ctx, int i)
+{
+        Copy *c = ctx;
+        size_t at = (size_t)i * COPY_PIECE, end = c->size - at < COPY_PIECE ? c->size : at + COPY_PIECE;
+        while (at < end) {
+                ssize_t n = pread(c->fd, c->to + at, end - at, (off_t)at);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0) {
+                        atomic_store(&c->bad, n < 0 ? errno : -1);
+                        return;
+                }
+                at += (size_t)n;
+        }
+}
+
+static int view(FileMap *m, const char *path, size_t copy_up_to, Err *e)
 {
         struct stat st;
         int fd, rc;
-        void *p;
 
         *m = (FileMap){ "", 0 };
         rc = open_regular(path, &st, &fd, e);
-        if (rc)
-                return rc;
-        if (st.st_size > 0) {
-                if ((uint64_t)st.st_size > SIZE_MAX) {
-                        close(fd);
-                        return err_set(e, TGC_IO, "%s: larger than the address space", path);
-                }
-                p = mmap(0, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-                if (p == MAP_FAILED) {
-                        int why = errno;
-                        close(fd);
-                        return err_set(e, why == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: mmap: %s", path, strerror(why));
-                }
-                *m = (FileMap){ p, (size_t)st.st_size };
+        if (rc || !st.st_size)
+                goto done;
+        if ((uint64_t)st.st_size > SIZE_MAX) {
+                rc = err_set(e, TGC_IO, "%s: larger than the address space", path);
+                goto done;
         }
-        close(fd);
-        return TGC_OK;
+        Copy c = { .fd = fd, .size = (size_t)st.st_size };
+        const bool copy = c.size <= copy_up_to;
+        c.to = copy ? mmap(0, c.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                    : mmap(0, c.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (c.to == MAP_FAILED) {
+                rc = err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: no memory for %zu bytes: %s", path, c.size,
+                             strerror(errno));
+                goto done;
+        }
+        *m = (FileMap){ c.to, c.size };
+        if (!copy)
+                goto done;
+        parallel_for((int)((c.size - 1) / COPY_PIECE + 1), 16, copy_piece, &c);
+        if (c.bad) {
+                rc = err_set(e, TGC_IO, "%s: %s", path, c.bad > 0 ? strerror(c.bad) : "got shorter while it was read");
+                file_unmap(m);
+        } else {
+                mprotect(c.to, c.size, PROT_READ);
+        }
+done:
+        if (fd >= 0)
+                close(fd);
+        return rc;
+}
+
+int file_map(FileMap *m, const char *path, Err *e)
+{
+        return view(m, path, SMALL_FILE, e);
+}
+
+int file_copy(FileMap *m, const char *path, Err *e)
+{
+        return view(m, path, SIZE_MAX, e);
 }
 
 void file_unmap(FileMap *m)

@@ -12,11 +12,13 @@
 #include <stdint.h>
 #include "err.h"
 
-/* A read-only view of a regular file.  size 0 is allowed (data is then "").
- * The file must not be truncated by others while it is mapped. */
+/* A read-only view of a regular file.  size 0 is allowed (data is then "").  Small files are copied.  When a large
+ * one is cut by others while it is mapped, what reads it beyond its new end gets SIGBUS: the command line then says
+ * which file and exits with 8 (cli/signals.c).  Who cannot have that copies. */
 typedef struct FileMap { const void *data; size_t size; } FileMap;
 
 int  file_map(FileMap *m, const char *path, Err *e);    /* TGC_IO, or TGC_BAD_FILE if not a regular file */
+int  file_copy(FileMap *m, const char *path, Err *e);   /* the same, read into memory; TGC_IO where it got shorter meanwhile */
 void file_unmap(FileMap *m);                            /* harmless on a zeroed FileMap */
 
 /* The file as a string with a NUL behind it (not counted in *size, which may be

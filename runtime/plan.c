@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 #include "file.h"
 #include "parallel.h"
@@ -197,11 +198,11 @@ int plan_open_memory(Plan *p, const void *data, size_t size, Err *e)
         return code;
 }
 
-int plan_open(Plan *p, const char *path, Err *e)
+static int open_file(Plan *p, const char *path, int (*read)(FileMap *m, const char *path, Err *e), Err *e)
 {
         FileMap m = { 0 };
         *p = (Plan){ 0 };
-        int code = file_map(&m, path, e);
+        int code = read(&m, path, e);
         if (code)
                 return code;
         p->map = (void *)m.data;
@@ -210,6 +211,16 @@ int plan_open(Plan *p, const char *path, Err *e)
         if (code)
                 plan_close(p);
         return code;
+}
+
+int plan_open(Plan *p, const char *path, Err *e)
+{
+        return open_file(p, path, file_map, e);
+}
+
+int plan_open_copy(Plan *p, const char *path, Err *e)
+{
+        return open_file(p, path, file_copy, e);
 }
 
 const Section *plan_find(const Plan *p, const char *name)
@@ -243,6 +254,18 @@ void plan_remove(Plan *p, const char *name)
                 free((void *)s->data);
         memmove(s, s + 1, (size_t)(p->section + p->n_sections - (s + 1)) * sizeof *s);
         p->n_sections--;
+}
+
+void plan_drop_copy(Plan *p, const char *name)
+{
+        const Section *s = plan_find(p, name);
+        const uintptr_t page = PLAN_ALIGN;
+        if (!s)
+                return;
+        uintptr_t at = ((uintptr_t)s->data + page - 1) / page * page, end = ((uintptr_t)s->data + s->size) / page * page;
+        if (!s->owned && at < end)
+                madvise((void *)at, end - at, MADV_DONTNEED);
+        plan_remove(p, name);
 }
 
 int plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e)

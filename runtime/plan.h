@@ -130,6 +130,10 @@ typedef struct Plan {
 /* Map a plan and verify every section's hash, large ones in several threads.
  * Unknown sections are kept and ignored.  On failure *p is empty. */
 int  plan_open(Plan *p, const char *path, Err *e);
+/* The same with the file read into memory: whatever happens to it later changes nothing.  plan_drop_copy gives the
+ * memory of a section back that such a plan no longer needs. */
+int  plan_open_copy(Plan *p, const char *path, Err *e);
+void plan_drop_copy(Plan *p, const char *name);
 /* The same over bytes the caller keeps alive until plan_close. */
 int  plan_open_memory(Plan *p, const void *data, size_t size, Err *e);
 const Section *plan_find(const Plan *p, const char *name);      /* NULL: absent */

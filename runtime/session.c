@@ -326,6 +326,15 @@ void session_close(Session *s)
 const Manifest *session_manifest(const Session *s) { return &s->m; }
 const Program  *session_program(const Session *s)  { return &s->p; }
 Device         *session_device(const Session *s)   { return s->d; }
+
+bool session_borrows(const Session *s)
+{
+        for (int i = 0; i < s->p.n_arenas; i++)
+                if (s->arena[i].borrowed)
+                        return true;
+        return false;
+}
+
 int             session_mode(const Session *s)     { return s->mode; }
 
 bool session_has(const Session *s, const char *prog)

@@ -38,6 +38,7 @@ void session_close(Session *s);                         /* NULL is fine */
 const Manifest *session_manifest(const Session *s);
 const Program  *session_program(const Session *s);
 Device         *session_device(const Session *s);
+bool            session_borrows(const Session *s);      /* its weights are the plan's own bytes, which must stay */
 int             session_mode(const Session *s);
 bool            session_has(const Session *s, const char *prog);       /* present, and its arenas allocated */
 

@@ -37,8 +37,10 @@ static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
                 so.mode = (o->infer ? SESSION_INFER : 0) | (o->train ? SESSION_TRAIN : 0);
                 so.seed = o->seed;
         }
-        if ((code = plan_open(&t->plan, path, e)) || (code = session_open(&t->session, &t->plan, &so, e)))
+        if ((code = plan_open_copy(&t->plan, path, e)) || (code = session_open(&t->session, &t->plan, &so, e)))
                 return code;
+        if (!session_borrows(t->session))
+                plan_drop_copy(&t->plan, "weights");
         const Section *tok = plan_find(&t->plan, "tokenizer");
         return tok ? tokenizer_unpack(&t->tokenizer, tok->data, tok->size, e) : TGC_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/work.h"
 #include "runtime/device.h"
 #include "runtime/file.h"
+#include "runtime/tgc.h"
 #include "test.h"
 
 static char dir[128], out_text[1 << 18], err_text[1 << 14];
@@ -365,6 +366,87 @@ TEST(odd_names_survive)
                 CHECK(tgc("compile", scratch(name[i]), "-D", "x=1", "-o", scratch("odd.plan"), NULL) == TGC_USAGE);
                 CHECK_MSG(harmless(err_text) && strstr(err_text, "no parameter 'x'"), "%s", err_text);
         }
+}
+
+/* ---- files that get shorter ---- */
+
+static int sum_of(const FileMap *m)
+{
+        int sum = 0;
+        for (size_t i = 0; i < m->size; i += 512)
+                sum += ((const char *)m->data)[i];
+        return sum;
+}
+
+/* Maps a file of n bytes, cuts it, reads it: the exit code of a process that does so as tgc would. */
+static int cut_while_mapped(const char *path, size_t n, bool copy)
+{
+        Err e;
+        FileMap m;
+        int status, err = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600), f = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHECK(err >= 0 && f >= 0 && !ftruncate(f, (off_t)n) && pwrite(f, "x", 1, 0) == 1);
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+                dup2(err, 2);
+                signals_install();
+                if ((copy ? file_copy : file_map)(&m, path, &e) || ftruncate(f, 0))
+                        _exit(90);
+                _exit(sum_of(&m) == 'x' ? 0 : 91);
+        }
+        waitpid(pid, &status, 0);
+        slurp(err, err_text, sizeof err_text);
+        close(err);
+        close(f);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1000 - WTERMSIG(status);
+}
+
+TEST(a_file_that_shrinks)
+{
+        int code = cut_while_mapped(scratch("big \033file"), 8 << 20, false);
+        CHECK_MSG(code == TGC_IO, "exit code %d", code);
+        CHECK_MSG(strstr(err_text, "/big ?file") && strstr(err_text, "the file got shorter while it was read"), "%s", err_text);
+        CHECK(harmless(err_text));
+        CHECK(cut_while_mapped(scratch("big copy"), 40 << 20, true) == 0 && !*err_text);
+        CHECK(cut_while_mapped(scratch("small"), 4096, false) == 0 && !*err_text);
+}
+
+/* The library takes no signals: its plan is its own. */
+TEST(a_plan_that_shrinks_under_the_library)
+{
+        static char padding[4 << 20];
+        Plan p;
+        int status;
+        compiled();
+        p = read_plan("good.plan");
+        const Section *s = plan_find(&p, "program.cpu");
+        char *text = strndup(s->data, s->size), *at = strstr(text, "arena w ");
+        CHECK(at);
+        size_t n = (size_t)atoll(at + 8);
+        free(text);
+        char *weights = calloc(1, n);
+        add(&p, "padding", padding, sizeof padding);
+        add(&p, "weights", weights, n);
+        write_plan(&p, "long.plan");
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+                Tgc *t;
+                TgcError e;
+                int ids[3] = { 1, 2, 3 };
+                float logits[33];
+                const char *path = scratch("long.plan");
+                if (tgc_open(&t, path, &(TgcOptions){ .device = "cpu", .threads = 1, .infer = 1 }, &e)
+                    || truncate(path, 0) || tgc_score(t, ids, 3, logits, NULL, &e) || tgc_prompt(t, ids, 3, &e)
+                    || tgc_generate(t, NULL, 2, NULL, NULL, &e))
+                        _exit(1);
+                tgc_close(t);
+                _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        CHECK_MSG(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", (unsigned)status);
+        plan_close(&p);
+        free(weights);
 }
 
 TEST(cleaned_up)

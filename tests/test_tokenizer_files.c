@@ -284,8 +284,8 @@ TEST(tiktoken_refused)
 TEST(damaged_files)
 {
         static const struct { const char *path; int kind, n_try; } file[] = {
-                { DATA "models/tinystories656k/tokenizer.json", TOK_HF, 150 },
-                { DATA "models/stories260K/tok512.bin", TOK_LLAMA2C, 1500 }
+                { OWN "llama2.json", TOK_HF, 400 }, { OWN "llama3.json", TOK_HF, 400 },
+                { OWN "pieces.bin", TOK_LLAMA2C, 1500 }, { OWN "pieces_user.model", TOK_SPM, 1500 }
         };
         static const char text[] = "Once upon a time \xf0\x9f\xa6\x99\xff <s>12";
         uint32_t x = 1;

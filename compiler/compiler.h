@@ -125,7 +125,5 @@ void check_tables(Model *m, const CompileOptions *o, int ctx, int block);
 void check_token_axis(const Model *m);
 void compile(Model *m, const CompileOptions *o, Compiled *out);
 void compiled_free(Compiled *c);
-/* The graph of `step` or `decode` after all passes, for other sizes; m as compile leaves it. */
-Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S);
 
 #endif

@@ -17,7 +17,6 @@
 #include "cache.h"
 #include "file.h"
 #include "parallel.h"
-#include "temp.h"
 
 enum { MAX_ARGV = 96, MAX_LOG = 64 << 10, MAX_OBJECT = 1 << 30 };
 
@@ -31,19 +30,9 @@ static const char *tmp_root(void)
 
 int tmpdir_make(char path[512], Err *e)
 {
-        temp_sweep(tmp_root(), true);
-        snprintf(path, 512, "%s/tgc-%ld-XXXXXX", tmp_root(), (long)getpid());
-        if (mkdtemp(path)) {
-                char held[sizeof TEMP_OWNER + 512];
-                snprintf(held, sizeof held, "%s/" TEMP_OWNER, path);
-                temp_begin(held);
-                int fd = open(held, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-                if (fd >= 0) {
-                        temp_made(held, fd);
-                        close(fd);
-                }
+        snprintf(path, 512, "%s/tgc-XXXXXX", tmp_root());
+        if (mkdtemp(path))
                 return TGC_OK;
-        }
         err_set(e, TGC_IO, "cannot make a temporary folder %s: %s", path, strerror(errno));
         *path = 0;
         return TGC_IO;
@@ -54,14 +43,11 @@ void tmpdir_remove(const char *path)
         DIR *d = *path ? opendir(path) : 0;
         if (!d)
                 return;
-        for (struct dirent *f; (f = readdir(d)); )      /* the folder is flat: files only */
+        for (struct dirent *f; (f = readdir(d)); )      /* tgc-XXXXXX is flat: files only */
                 if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
                         unlinkat(dirfd(d), f->d_name, 0);
         closedir(d);
         rmdir(path);
-        char held[sizeof TEMP_OWNER + 512];
-        snprintf(held, sizeof held, "%.511s/" TEMP_OWNER, path);
-        temp_end(held);
 }
 
 void keep_source(const char *name, const char *text, size_t n, char *path, size_t cap)

@@ -8,8 +8,6 @@
 #include "../runtime/file.h"
 #include "test.h"
 
-#define DATA "../shared/data/"
-#define NEED_DATA() do { if (!file_is_dir(DATA)) SKIP("no " DATA); } while (0)
 
 static Err err;
 static char dir[256];

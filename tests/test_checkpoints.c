@@ -4,7 +4,6 @@
 #include "../runtime/json.h"
 #include "../runtime/safetensors.h"
 #include "files_test.h"
-#include "family_data.h"
 
 /* ---- safetensors ---- */
 
@@ -131,14 +130,13 @@ TEST(safetensors_bad)
 }
 
 /* A real file: each prefix is refused, damage never crashes. */
-TEST(safetensors_damaged)
+TEST_DATA(safetensors_damaged)
 {
         FileMap m;
         Safetensors st;
         int accepted = 0;
 
-        NEED_DATA();
-        CHECK(!file_map(&m, DATA "training/llama_accum2/init/model.safetensors", &err));
+        CHECK(!file_map(&m, data_at("training/llama_accum2/init/model.safetensors"), &err));
         for (size_t n = 0; n < m.size; n += n < 5000 ? 7 : 9973) {
                 unsigned char *p = malloc(n + 1);
                 memcpy(p, m.data, n);
@@ -233,7 +231,7 @@ static float at(const Checkpoint *ck, const char *name, size_t i)
 }
 
 /* The figures that the model's source asserts in its own tests. */
-TEST(tinystories656k)
+TEST_SHARED(tinystories656k)
 {
         static const struct { const char *name; size_t i; float v; } want[] = {
                 { "model.embed_tokens.weight", 50, 0.14453125f },       /* by the metadata's alias */
@@ -251,8 +249,8 @@ TEST(tinystories656k)
         };
         Checkpoint *ck;
 
-        NEED_DATA();
-        CHECK_MSG(!checkpoint_open(&ck, DATA "models/tinystories656k", &err), "%s", err.msg);
+        data_need(data_at("models/tinystories656k"));
+        CHECK_MSG(!checkpoint_open(&ck, data_at("models/tinystories656k"), &err), "%s", err.msg);
         for (size_t i = 0; i < sizeof want / sizeof *want; i++)
                 CHECK_MSG(at(ck, want[i].name, want[i].i) == want[i].v, "%s: %.9g, not %.9g", want[i].name,
                           at(ck, want[i].name, want[i].i), want[i].v);
@@ -270,7 +268,7 @@ TEST(alias_circle)
         checkpoint_close(ck);
 }
 
-TEST(real_files)
+TEST_DATA(real_files)
 {
         static const char *const folder[] = {
                 "falcon", "gemma2", "gpt2", "gpt_neox", "llama", "llama31", "llama_tied_bias", "mistral", "mixtral", "mpt",
@@ -280,15 +278,12 @@ TEST(real_files)
         Checkpoint *ck;
         char path[300], *text;
 
-        for (size_t at = 0; at < FAMILY_PLACES * sizeof folder / sizeof *folder; at++) {
-                size_t i = at / FAMILY_PLACES, place = at % FAMILY_PLACES;
+        for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
                 cJSON *json;
                 int64_t hidden;
 
-                if (!family_dir(path, sizeof path, (int)place, folder[i])) {
-                        CHECK_MSG(place || *folder[i] == '.', "no %s", path);
-                        continue;
-                }
+                snprintf(path, sizeof path, "%s", data_at("families/%s", folder[i]));
+                data_need(path);
                 CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
                 CHECK(checkpoint_count(ck) > 10);
                 for (int k = 1; k < checkpoint_count(ck); k++)
@@ -301,30 +296,40 @@ TEST(real_files)
                 cJSON_Delete(json);
                 free(text);
         }
-        if (!file_is_dir(DATA))
-                return;
-        CHECK(!checkpoint_open(&ck, DATA "training/naive_postnorm/init.safetensors", &err));
+        CHECK(!checkpoint_open(&ck, data_at("training/naive_postnorm/init.safetensors"), &err));
         checkpoint_close(ck);
 }
 
 /* ---- llama2.c ---- */
 
-TEST(llama2c_versions)
+/* The same model in another version of the format. */
+static const char *llama2c_file(const char *version)
+{
+        const char *name = data_is_own() ? "story" : "stories260K";
+        return data_at("models/%s/%s%s.bin", name, name, version);
+}
+
+TEST_DATA(llama2c_versions)
 {
         Checkpoint *v0, *v1, *v2;
         Llama2cConfig c;
+        const int L = data_is_own() ? 2 : 5;
+        char name[40];
 
-        NEED_DATA();
-        CHECK(!llama2c_config(DATA "models/stories260K/stories260K.bin", &c, &err));
-        CHECK(c.dim == 64 && c.hidden_dim == 172 && c.n_layers == 5 && c.n_heads == 8 && c.n_kv_heads == 4);
-        CHECK(c.vocab_size == 512 && c.seq_len == 512 && c.shared && c.version == 0);
-        CHECK(!llama2c_config(DATA "models/stories260K/stories260K_q80_gs4.bin", &c, &err) && c.group == 4);
-        CHECK(!checkpoint_open(&v0, DATA "models/stories260K/stories260K.bin", &err));
-        CHECK(!checkpoint_open(&v1, DATA "models/stories260K/stories260K_v1.bin", &err));
-        CHECK(!checkpoint_open(&v2, DATA "models/stories260K/stories260K_q80_gs4.bin", &err));
-        CHECK(checkpoint_count(v0) == 5 * 9 + 2);
+        CHECK(!llama2c_config(llama2c_file(""), &c, &err));
+        if (data_is_own())
+                CHECK(c.dim == 48 && c.hidden_dim == 128 && c.n_heads == 4 && c.n_kv_heads == 2 && c.seq_len == 256);
+        else
+                CHECK(c.dim == 64 && c.hidden_dim == 172 && c.n_heads == 8 && c.n_kv_heads == 4 && c.seq_len == 512);
+        CHECK(c.vocab_size == 512 && c.n_layers == L && c.shared && c.version == 0);
+        CHECK(!llama2c_config(llama2c_file("_q80_gs4"), &c, &err) && c.group == 4);
+        CHECK(!checkpoint_open(&v0, llama2c_file(""), &err));
+        CHECK(!checkpoint_open(&v1, llama2c_file("_v1"), &err));
+        CHECK(!checkpoint_open(&v2, llama2c_file("_q80_gs4"), &err));
+        CHECK(checkpoint_count(v0) == L * 9 + 2);
         CHECK(checkpoint_count(v1) == checkpoint_count(v0) && checkpoint_count(v2) == checkpoint_count(v0));
-        CHECK(checkpoint_find(v0, "layers.4.w2")->dim[1] == 172 && !checkpoint_find(v0, "wcls"));
+        snprintf(name, sizeof name, "layers.%d.w2", L - 1);
+        CHECK(checkpoint_find(v0, name)->dim[1] == c.hidden_dim && !checkpoint_find(v0, "wcls"));
         for (int i = 0; i < checkpoint_count(v0); i++) {
                 const CkTensor *a = checkpoint_at(v0, i), *b = checkpoint_at(v1, i), *q = checkpoint_at(v2, i);
                 const float *x = a->data, *y = q->data;
@@ -344,19 +349,16 @@ TEST(llama2c_versions)
         checkpoint_close(v2);
 }
 
-TEST(llama2c_damaged)
+TEST_DATA(llama2c_damaged)
 {
-        static const char *const files[] = { "stories260K.bin", "stories260K_v1.bin", "stories260K_q80_gs4.bin" };
-        char path[300];
+        static const char *const files[] = { "", "_v1", "_q80_gs4" };
 
-        NEED_DATA();
         for (int f = 0; f < 3; f++) {
                 unsigned char *p;
                 Checkpoint *ck;
                 FileMap m;
 
-                snprintf(path, sizeof path, DATA "models/stories260K/%s", files[f]);
-                CHECK(!file_map(&m, path, &err));
+                CHECK(!file_map(&m, llama2c_file(files[f]), &err));
                 p = malloc(m.size + 1);
                 memcpy(p, m.data, m.size);
                 for (int cut = -1; cut < 10; cut++) {

@@ -667,20 +667,6 @@ TEST(windows_longer_than_the_context)
                   r.code, r.err);
 }
 
-/* An empty prompt is what the tokenizer puts before a text; nothing at all is an error, as in llama.cpp. */
-TEST(empty_prompt)
-{
-        char line[2048];
-        need_cpu();
-        snprintf(line, sizeof line, "compile " MODEL " -D vocab=700 -D tied=false --mode infer -O0 -q "
-                 "--tokenizer tests/data/tokenizers/gpt2 -o %s", scratch("e.plan"));
-        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "run %s --prompt= -n 0 -q --print-ids --device cpu", scratch("e.plan"));
-        EXPECT(line, TGC_USAGE, "the prompt is empty, and the tokenizer puts nothing before a text");
-        strcat(line, " --tokenizer tests/data/tokenizers/llama2.json");
-        CHECK_MSG(tgc(line) == 0 && !strcmp(r.out, "1\n"), "%d: '%s' %s", r.code, r.out, r.err);
-}
-
 /* A plan without weights is run with the same random ones each time, and that is said. */
 TEST(random_weights)
 {
@@ -816,20 +802,6 @@ TEST(zz_clean_up)
         snprintf(line, sizeof line, "rm -rf '%s'", dir);
         CHECK(!*dir || system(line) == 0);
         args_free(&args);
-}
-
-/* A graph of the user's is compared with its programs; one that comes with tgc is not, and a PLAN has been. */
-TEST(quick_check_of_a_users_graph)
-{
-        char line[1200];
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -o %s", scratch("quick.plan"));
-        CHECK_MSG(tgc(line) == 0 && !strstr(r.err, "checked"), "%s", r.err);
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua --no-check -o %s", scratch("quick.plan"));
-        CHECK_MSG(tgc(line) == 0, "%s", r.err);
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -D vocab=20000000 -D ctx=8 -b 1 -o %s", scratch("quick.plan"));
-        EXPECT(line, 0, "not checked, for it is too large");
-        snprintf(line, sizeof line, "run %s --no-check -p a", scratch("quick.plan"));
-        EXPECT(line, TGC_USAGE, "--check has no effect");
 }
 
 TEST_MAIN

@@ -1,10 +1,10 @@
 /* test_families.c: weights of real checkpoints under the models that read them, against logits, losses and gradients that
- * transformers and PyTorch computed: every family, two llama2.c models, first training steps. */
+ * transformers and PyTorch computed: every family, trained models in Hugging Face's form and llama2.c's, first training steps. */
 #include <math.h>
 #include "../runtime/json.h"
 #include "../runtime/npy.h"
 #include "eval_models.h"
-#include "family_data.h"
+#include "vectors.h"
 
 static int read_ids(const char *path, const char *key, double *out, int most)
 {
@@ -23,7 +23,7 @@ static const Defines no_dropout = { { "dropout=0" } };  /* gpt2's configurations
 
 static void check_folder(const char *dir, const char *name)
 {
-        char path[300];
+        char path[500];
         double ids[64], worst = 0;
         Loaded l = load(hf_model(dir, strcmp(name, "gpt2") ? NULL : &no_dropout), dir);
         snprintf(path, sizeof path, "%s/expected.json", dir);
@@ -60,7 +60,7 @@ static char *changed(const cJSON *config, const cJSON *change)
 }
 
 /* Refused with exit code 3 and one of the keys in the message. */
-static void check_refused(const char *what, const char *config, const cJSON *keys)
+static void check_refused(const char *dir, const char *config, const cJSON *keys)
 {
         ReadOptions o = options(NULL);
         Diag d;
@@ -69,16 +69,16 @@ static void check_refused(const char *what, const char *config, const cJSON *key
         if (DIAG_CATCH(&d)) {
                 model_free(read_lua_family(NULL, config, &o));
                 diag_end(&d);
-                CHECK_MSG(0, "%s: not refused", what);
+                CHECK_MSG(0, "%s: not refused: %s", dir, config);
         }
         bool named = false;
         cJSON_ArrayForEach(k, keys)
                 named |= strstr(d.msg, k->valuestring) != NULL;
-        CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", what, d.code, d.msg);
+        CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", dir, d.code, d.msg);
 }
 
 /* Every 12th logit of the last of n tokens. */
-static void check_change(const char *dir, const char *what, const char *config, const cJSON *want, const double *ids, int n)
+static void check_change(const char *dir, const char *config, const cJSON *want, const double *ids, int n)
 {
         Model *m = family(NULL, config, strstr(config, "\"gpt2\"") ? &no_dropout : NULL);
         Loaded l = load(m, dir);
@@ -88,7 +88,8 @@ static void check_change(const char *dir, const char *what, const char *config, 
         const cJSON *w;
         cJSON_ArrayForEach(w, want)
                 CHECK_MSG(fabs(last[12 * i++] - w->valuedouble) < 1e-4 * (1 + fabs(w->valuedouble)),
-                          "%s: logit %d is %g, not %g", what, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble);
+                          "%s: logit %d is %g, not %g: %s", dir, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble,
+                          config);
         CHECK(i > 4);
         eval_free(e);
         unload(&l);
@@ -97,7 +98,7 @@ static void check_change(const char *dir, const char *what, const char *config, 
 /* Changed configurations of the same weights: as transformers computes them, or refused. */
 static void check_changes(const char *dir)
 {
-        char path[300], *text;
+        char path[500], *text;
         double ids[64];
         cJSON *changes, *config, *c;
         int used = 0, refused = 0;
@@ -109,14 +110,11 @@ static void check_changes(const char *dir)
         int n = read_ids(path, "prompt_ids", ids, 64);
         cJSON_ArrayForEach(c, changes) {
                 const cJSON *keys = cJSON_GetObjectItemCaseSensitive(c, "refused");
-                char *line = cJSON_PrintUnformatted(c), what[700];
-                snprintf(what, sizeof what, "%s: %s", dir, line);
-                free(line);
                 text = changed(config, c);
                 if (keys)
-                        check_refused(what, text, keys);
+                        check_refused(dir, text, keys);
                 else
-                        check_change(dir, what, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
+                        check_change(dir, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
                 *(keys ? &refused : &used) += 1;
                 free(text);
         }
@@ -127,28 +125,28 @@ static void check_changes(const char *dir)
 
 static void check_family(const char *name)
 {
-        char dir[256];
-        CHECK(family_dir(dir, sizeof dir, 0, name));
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s", data_at("families/%s", name));
+        data_need(dir);
         check_folder(dir, name);
-        check_changes(dir);
-        if (family_dir(dir, sizeof dir, 1, name))
-                check_folder(dir, name);
+        if (data_is_own())
+                check_changes(dir);
 }
 
-TEST(family_gpt2) { check_family("gpt2"); }
-TEST(family_llama) { check_family("llama"); }
-TEST(family_llama31) { check_family("llama31"); }
-TEST(family_llama_tied_bias) { check_family("llama_tied_bias"); }
-TEST(family_mistral) { check_family("mistral"); }
-TEST(family_qwen2) { check_family("qwen2"); }
-TEST(family_qwen3) { check_family("qwen3"); }
-TEST(family_phi3) { check_family("phi3"); }
-TEST(family_mixtral) { check_family("mixtral"); }
-TEST(family_gemma2) { check_family("gemma2"); }
-TEST(family_gpt_neox) { check_family("gpt_neox"); }
-TEST(family_falcon) { check_family("falcon"); }
-TEST(family_mpt) { check_family("mpt"); }
-TEST(family_qwen3_moe) { check_family("qwen3_moe"); }
+TEST_DATA(family_gpt2) { check_family("gpt2"); }
+TEST_DATA(family_llama) { check_family("llama"); }
+TEST_DATA(family_llama31) { check_family("llama31"); }
+TEST_DATA(family_llama_tied_bias) { check_family("llama_tied_bias"); }
+TEST_DATA(family_mistral) { check_family("mistral"); }
+TEST_DATA(family_qwen2) { check_family("qwen2"); }
+TEST_DATA(family_qwen3) { check_family("qwen3"); }
+TEST_DATA(family_phi3) { check_family("phi3"); }
+TEST_DATA(family_mixtral) { check_family("mixtral"); }
+TEST_DATA(family_gemma2) { check_family("gemma2"); }
+TEST_DATA(family_gpt_neox) { check_family("gpt_neox"); }
+TEST_DATA(family_falcon) { check_family("falcon"); }
+TEST_DATA(family_mpt) { check_family("mpt"); }
+TEST_DATA(family_qwen3_moe) { check_family("qwen3_moe"); }
 
 static Model *llama2c_model(const char *path)
 {
@@ -190,41 +188,43 @@ static double worst_logit(Loaded *l, const char *ids_path, const char *logits_pa
         return worst;
 }
 
-TEST(stories260k)
+/* A model in llama2.c's form. */
+TEST_DATA(llama2c_file)
 {
-        NEED_DATA();
-        Loaded l = load(llama2c_model(DATA "models/stories260K/stories260K.bin"),
-                        DATA "models/stories260K/stories260K.bin");
-        CHECK(n_params(l.m) == 260032);
-        double worst = worst_logit(&l, DATA "expected/stories260K_bos_ids.txt",
-                                   DATA "expected/stories260K_bos_logits32.f32",
-                                   32, 512);
-        CHECK_MSG(worst < 1e-3, "logits differ by %g", worst);
+        const bool own = data_is_own();
+        const char *path = data_at(own ? "models/story/story.bin" : "models/stories260K/stories260K.bin");
+        data_need(path);
+        Loaded l = load(llama2c_model(path), path);
+        CHECK(n_params(l.m) == (own ? 75504 : 260032));
+        double worst = worst_logit(&l, data_at(own ? "expected/story_ids.txt" : "expected/stories260K_bos_ids.txt"),
+                                   data_at(own ? "expected/story_logits.f32" : "expected/stories260K_bos_logits32.f32"), own ? 16 : 32, 512);
+        CHECK_MSG(worst < (own ? 1e-5 : 1e-3), "logits differ by %g", worst);
         unload(&l);
 }
 
 /* The same model from Hugging Face's names (rotate-half) and from llama2.c's (interleaved). */
-TEST(tinystories656k)
+TEST_DATA(hf_and_llama2c)
 {
-        NEED_DATA();
+        static const Defines eps = { { "eps=1e-6" } };
+        const bool own = data_is_own();
         for (int i = 0; i < 2; i++) {
-                const char *path = i ? DATA "models/tinystories656k/ts656k_llama2c_v0.bin"
-                                     : DATA "models/tinystories656k";
-                static const Defines eps = { { "eps=1e-6" } };
-                Loaded l = load(i ? llama2c_model(path) : hf_model(path, &eps), path);
-                if (i)                                  /* llama2.c's format has no epsilon: it is 1e-5 */
+                const char *dir = data_at(own ? "models/story" : "models/tinystories656k");
+                const char *path = !i ? dir : data_at(own ? "models/story/story.bin" : "models/tinystories656k/ts656k_llama2c_v0.bin");
+                data_need(path);
+                Loaded l = load(i ? llama2c_model(path) : hf_model(path, own ? NULL : &eps), path);
+                if (i && !own)                          /* llama2.c's format has no epsilon: it is 1e-5 */
                         for (Ref r = 1; r < l.m->graph->n_nodes; r++)
                                 if (l.m->graph->node[r].op == OP_RMSNORM)
                                         l.m->graph->node[r].a.num.x = 1e-6;
-                double worst = worst_logit(&l, DATA "expected/ts656k_p0_ids.txt",
-                                           DATA "expected/ts656k_p0_logits16.f32", 16, 2048);
-                CHECK_MSG(worst < 1e-3, "%s: logits differ by %g", path, worst);
+                double worst = worst_logit(&l, data_at(own ? "expected/story_ids.txt" : "expected/ts656k_p0_ids.txt"),
+                                           data_at(own ? "expected/story_logits.f32" : "expected/ts656k_p0_logits16.f32"), 16, own ? 512 : 2048);
+                CHECK_MSG(worst < (own ? 1e-5 : 1e-3), "%s: logits differ by %g", path, worst);
                 unload(&l);
         }
 }
 
-/* lhk_gpt against that repository's own forward pass: its tensors are files of their own. */
-TEST(lhk_gpt_vectors)
+/* lhk_gpt against another forward pass of that model. */
+TEST_DATA(lhk_gpt_vectors)
 {
         static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8",
                                      "tied=false" } };
@@ -241,38 +241,32 @@ TEST(lhk_gpt_vectors)
                 { "mlp.down.bias", "mlp_b2" },
         };
         static const double ids[4] = { 1, 4, 2, 7 };
-        float want[40], w[64];
         double v[64];
         int64_t count;
-        NEED_DATA();
         Model *m = lua("models/lhk_gpt.lua", &d);
         EvalCtx c = { .sizes = { { 1, 4, 4 } }, .share = 1, .inv_tokens = 0.25, .n_micro = 1 };
         Eval *e = eval_new(m->graph, &c);
-        for (int i = 0; i < 5 + 2 * 13 + 1; i++) {
-                char path[256], param[64];
-                const char *file = i < 5 ? outer[i].file : i < 31 ? inner[(i - 5) % 13].file : "logits";
-                int layer = (i - 5) / 13;
-                if (i < 5 || i == 31)
-                        snprintf(path, sizeof path, DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_%s.bin",
-                                 file);
-                else
-                        snprintf(path, sizeof path,
-                                 DATA "vectors/gpt_in_cuda/gpt_forward_multi_token_test_layer_%d_%s.bin",
-                                 layer, file);
-                FILE *f = fopen(path, "rb");
-                CHECK_MSG(f, "no %s", path);
-                size_t n = fread(i == 31 ? want : w, 4, i == 31 ? 40 : 64, f);
-                fclose(f);
-                if (i == 31)
-                        break;
-                if (i < 5)
-                        snprintf(param, sizeof param, "%s", outer[i].part);
-                else
-                        snprintf(param, sizeof param, "blk%d.%s", layer, inner[(i - 5) % 13].part);
-                for (size_t k = 0; k < n; k++)
+        for (Ref r = 1; r < m->graph->n_nodes; r++) {
+                const Node *n = NODE(m->graph, r);
+                char name[120] = "", *dot;
+                int layer;
+                if (n->op != OP_PARAM)
+                        continue;
+                const int64_t count_of = type_elems(&n->type).n;
+                for (int i = 0; i < 5; i++)
+                        if (!strcmp(n->name, outer[i].part))
+                                snprintf(name, sizeof name, "gpt_forward_multi_token_test_%s", outer[i].file);
+                for (int i = 0; i < 13 && sscanf(n->name, "blk%d", &layer) == 1; i++)
+                        if ((dot = strchr(n->name, '.')) && !strcmp(dot + 1, inner[i].part))
+                                snprintf(name, sizeof name, "gpt_forward_multi_token_test_layer_%d_%s", layer, inner[i].file);
+                CHECK_MSG(*name && count_of <= 64, "no tensor is for %s", n->name);
+                float *w = vector_of(name, (size_t)count_of);
+                for (int64_t k = 0; k < count_of; k++)
                         v[k] = w[k];
-                eval_set(e, param, v, (int64_t)n);
+                free(w);
+                eval_set(e, n->name, v, count_of);
         }
+        float *want = vector_of("gpt_forward_multi_token_test_logits", 40);
         eval_set(e, "ids", ids, 4);
         eval_set(e, "targets", ids, 4);
         eval_run(e);
@@ -280,6 +274,47 @@ TEST(lhk_gpt_vectors)
         for (int i = 0; i < 40; i++)
                 CHECK_MSG(fabs(got[i] - want[i]) < 1e-6, "logit %d is %g, not %g", i, got[i], want[i]);
         CHECK(count == 40);
+        free(want);
+        eval_free(e);
+        model_free(m);
+}
+
+/* 12 queries against 16 keys: the queries are the last 12 of 16 tokens, the first four's are not allowed to see anything.
+ * In double precision: models with masks are not decoded, and `tgc check` compares devices with this. */
+TEST_DATA(attention_with_a_mask)
+{
+        enum { N = 4, Q = 12, S = 16, D = 64 };
+        static const Defines d = { { "what=sdpa", "rows=64", "width=64", "ctx=16" } };
+        static const struct { const char *name; int from, width; } in[] = { { "q", Q, D }, { "k", S, D }, { "v", S, D }, { "mask", Q, S } };
+        double ids[N * S];
+        int64_t count;
+        Model *m = lua("tests/e2e/infer/vectors.lua", &d);
+        EvalCtx c = { .sizes = { { N, S, S } }, .share = 1, .inv_tokens = 1, .n_micro = 1 };
+        Eval *e = eval_new(m->graph, &c);
+        for (int i = 0; i < 4; i++) {
+                const int n = in[i].from * in[i].width;
+                char name[20];
+                snprintf(name, sizeof name, "sdpa_%s", in[i].name);
+                float *v = vector_of(name, (size_t)(N * n));
+                double *all = calloc((size_t)(N * S * in[i].width), sizeof *all);
+                for (int k = 0; k < N * n; k++)
+                        all[k / n * S * in[i].width + (S - in[i].from) * in[i].width + k % n] = v[k];
+                eval_set(e, in[i].name, all, (int64_t)N * S * in[i].width);
+                free(all);
+                free(v);
+        }
+        for (int i = 0; i < N * S; i++)
+                ids[i] = i;
+        eval_set(e, "ids", ids, N * S);
+        eval_run(e);
+        const double *got = eval_output(e, "logits", &count);
+        float *want = vector_of("sdpa_out", N * Q * D);
+        CHECK(count == N * S * D);
+        for (int k = 0; k < N * Q * D; k++) {
+                double y = got[k / (Q * D) * S * D + (S - Q) * D + k % (Q * D)];
+                CHECK_MSG(fabs(y - want[k]) < 1e-5, "number %d is %g, not %g", k, y, want[k]);
+        }
+        free(want);
         eval_free(e);
         model_free(m);
 }
@@ -289,7 +324,7 @@ typedef struct Batch { int n, tokens; double *ids, *targets; } Batch;
 /* The batch of a run's first step: characters from the starts, and those after them. */
 static Batch first_batch(const char *run, int tokens)
 {
-        char path[256], *text = slurp(DATA "text/tinyshakespeare.txt");
+        char *text = slurp(data_at(data_is_own() ? "text/stories.txt" : "text/tinyshakespeare.txt"));
         int id[256] = { 0 }, k = 0;
         Npy starts = { 0 };
         for (const char *s = text; *s; s++)
@@ -297,8 +332,7 @@ static Batch first_batch(const char *run, int tokens)
         for (int c = 0; c < 256; c++)
                 id[c] = id[c] ? k++ : -1;
         CHECK(k == 65);
-        snprintf(path, sizeof path, DATA "training/%s/starts.npy", run);
-        CHECK_MSG(!npy_open(&starts, path, &err), "%s", err.msg);
+        CHECK_MSG(!npy_open(&starts, data_at("training/%s/starts.npy", run), &err), "%s", err.msg);
         Batch b = { (int)(starts.dim[1] * starts.dim[2]), tokens, NULL, NULL };
         b.ids = calloc((size_t)(b.n * tokens), sizeof *b.ids);
         b.targets = calloc((size_t)(b.n * tokens), sizeof *b.targets);
@@ -316,16 +350,14 @@ static Batch first_batch(const char *run, int tokens)
  * norm 1, after the passes that come before kernels.  The gradients' file may spell names in its own way. */
 static void check_step(Model *m, Model *spelled, const char *weights, const char *run, int tokens, double aux_coef)
 {
-        char path[256], *csv;
+        char *csv;
         int64_t count;
         double lr, want, want_aux, want_norm, norm = 0, worst = 0;
         run_passes(m, run);
         run_passes(spelled, run);
         Loaded l = load(m, weights), g;
-        snprintf(path, sizeof path, DATA "training/%s/grad_step0_clipped.safetensors", run);
-        g = load(spelled, path);
-        snprintf(path, sizeof path, DATA "training/%s/loss.csv", run);
-        csv = slurp(path);
+        g = load(spelled, data_at("training/%s/grad_step0_clipped.safetensors", run));
+        csv = slurp(data_at("training/%s/loss.csv", run));
         CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf,%lf", &lr, &want, &want_aux, &want_norm) == 4);
         free(csv);
         Batch b = first_batch(run, tokens);
@@ -359,27 +391,25 @@ static void check_step(Model *m, Model *spelled, const char *weights, const char
 
 static void check_hf_step(const char *run, int tokens, const Defines *spelling, double aux_coef)
 {
-        char path[256];
-        NEED_DATA();
-        snprintf(path, sizeof path, DATA "training/%s/init", run);
+        const char *path = data_at("training/%s/init", run);
+        data_need(path);
         check_step(hf_model(path, NULL), hf_model(path, spelling), path, run, tokens, aux_coef);
 }
 
-TEST(first_step_gpt2) { check_hf_step("gpt2", 48, NULL, 0); }
-TEST(first_step_llama) { check_hf_step("llama_accum2", 48, NULL, 0); }
+TEST_DATA(first_step_gpt2) { check_hf_step("gpt2", 48, NULL, 0); }
+TEST_DATA(first_step_llama) { check_hf_step("llama_accum2", 48, NULL, 0); }
 
-TEST(first_step_mixtral)
+TEST_DATA(first_step_mixtral)
 {
         static const Defines stacked = { { "spelling=stacked" } };
         check_hf_step("mixtral_aux", 32, &stacked, 0.01);
 }
 
-TEST(first_step_naive)
+TEST_DATA(first_step_naive)
 {
-        static const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=64", "dropout=0" } };
-        NEED_DATA();
+        const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "dropout=0", data_is_own() ? "n_embd=32" : "n_embd=64" } };
         check_step(lua("models/naive_gpt.lua", &d), lua("models/naive_gpt.lua", &d),
-                   DATA "training/naive_postnorm/init.safetensors", "naive_postnorm", 32, 0);
+                   data_at("training/naive_postnorm/init.safetensors"), "naive_postnorm", 32, 0);
 }
 
 TEST_MAIN

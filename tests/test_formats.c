@@ -265,12 +265,16 @@ TEST(npy_real)
                 npy_close(&a);
         }
         CHECK(!npy_out_open(&o, tmp("a.npy"), 1, dim, &err) && npy_out_commit(o, &err) == TGC_FAIL);
-        CHECK_MSG(!npy_open(&a, "tests/data/families/llama/expected_logits.npy", &err), "%s", err.msg);
-        CHECK(a.dtype == CK_F32 && a.rank == 2 && a.dim[0] == 40 && a.count * 4 + 128 == 15488);
+}
+
+TEST_DATA(npy_of_numpy)
+{
+        Npy a;
+
+        CHECK_MSG(!npy_open(&a, data_at("families/llama/expected_logits.npy"), &err), "%s", err.msg);
+        CHECK(a.dtype == CK_F32 && a.rank == 2 && a.dim[0] == 40 && a.count == 40 * a.dim[1]);
         npy_close(&a);
-        if (!file_is_dir(DATA))
-                return;
-        CHECK_MSG(!npy_open(&a, DATA "training/gpt2/starts.npy", &err), "%s", err.msg);
+        CHECK_MSG(!npy_open(&a, data_at("training/gpt2/starts.npy"), &err), "%s", err.msg);
         CHECK(a.dtype == CK_I64 && a.rank == 3 && a.dim[0] * a.dim[1] * a.dim[2] == a.count);
         for (int64_t i = 0; i < a.count; i++)
                 CHECK(a.u.i64[i] >= 0 && a.u.i64[i] < 2000000);

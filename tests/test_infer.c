@@ -3,7 +3,6 @@
  * The logits are sums of up to 160 products in float32, taken in another order: 1e-4 is some
  * ten times what was seen.  A greedy token is owed where the best leads by more than 1e-3. */
 #include "e2e/infer/run.h"
-#include "family_data.h"
 
 enum { N_PROMPT = 40, N_START = 16, N_GREEDY = 48, CHUNK = 16, MOST_VOCAB = 320 };
 
@@ -124,19 +123,14 @@ static void check_folder(const char *dir)
 
 static void check_family(const char *name)
 {
-        char dir[256];
-        for (int place = 0; place < FAMILY_PLACES; place++)
-                if (family_dir(dir, sizeof dir, place, name))
-                        check_folder(dir);
-                else
-                        CHECK(place);
+        const char *dir = data_at("families/%s", name);
+        data_need(dir);
+        check_folder(dir);
 }
 
 static void check_variant(const char *name, const char *dtype, int opt, double tolerance)
 {
-        char dir[256];
-        CHECK(family_dir(dir, sizeof dir, 0, name));
-        Family f = family_read(dir);
+        Family f = family_read(data_at("families/%s", name));
         char what[32];
         Trial r;
         snprintf(what, sizeof what, "%s -O%d", dtype, opt);
@@ -147,20 +141,20 @@ static void check_variant(const char *name, const char *dtype, int opt, double t
         npy_close(&f.want);
 }
 
-TEST(gpt2) { check_family("gpt2"); }
-TEST(llama) { check_family("llama"); }
-TEST(llama_tied_bias) { check_family("llama_tied_bias"); }
-TEST(llama31) { check_family("llama31"); }
-TEST(mistral) { check_family("mistral"); }
-TEST(mixtral) { check_family("mixtral"); }
-TEST(qwen2) { check_family("qwen2"); }
-TEST(qwen3) { check_family("qwen3"); }
-TEST(qwen3_moe) { check_family("qwen3_moe"); }
-TEST(phi3) { check_family("phi3"); }
-TEST(gemma2) { check_family("gemma2"); }
-TEST(gpt_neox) { check_family("gpt_neox"); }
-TEST(falcon) { check_family("falcon"); }
-TEST(mpt) { check_family("mpt"); }
+TEST_DATA(gpt2) { check_family("gpt2"); }
+TEST_DATA(llama) { check_family("llama"); }
+TEST_DATA(llama_tied_bias) { check_family("llama_tied_bias"); }
+TEST_DATA(llama31) { check_family("llama31"); }
+TEST_DATA(mistral) { check_family("mistral"); }
+TEST_DATA(mixtral) { check_family("mixtral"); }
+TEST_DATA(qwen2) { check_family("qwen2"); }
+TEST_DATA(qwen3) { check_family("qwen3"); }
+TEST_DATA(qwen3_moe) { check_family("qwen3_moe"); }
+TEST_DATA(phi3) { check_family("phi3"); }
+TEST_DATA(gemma2) { check_family("gemma2"); }
+TEST_DATA(gpt_neox) { check_family("gpt_neox"); }
+TEST_DATA(falcon) { check_family("falcon"); }
+TEST_DATA(mpt) { check_family("mpt"); }
 
 /* Storage of 8 or 11 bits of precision moves logits by a few hundredths of the largest. */
 TEST(gpt2_O0) { check_variant("gpt2", "f32", 0, 1e-4); }

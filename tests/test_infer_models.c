@@ -1,30 +1,48 @@
-/* test_infer_models.c: two trained models against what llama2.c's run.c gave, through the library and
- * through the command line; on the CPU, or where TGC_TEST_DEVICE says. */
+/* test_infer_models.c: trained models against a reference, tests/data/make_story.py's or llama2.c's run.c, through the
+ * library and through the command line; on the CPU, or where TGC_TEST_DEVICE says. */
 #include <math.h>
 #include "e2e/infer/run.h"
 
-#define EXPECTED DATA "expected/"
-#define TS DATA "models/tinystories656k"
-#define STORIES DATA "models/stories260K/stories260K.bin"
+enum { MOST = 512, PROMPT = 5 };
+#define NLL 0.540414102         /* expected/sample_nll.txt */
 
-enum { MOST = 512 };
+/* A prompt of n_prompt ids and the greedy ones after it; the logits of its first rows; a text's ids and its loss. */
+typedef struct Model {
+        ModelKind kind;
+        const char *path, *ids, *logits;
+        int rows, vocab, n, n_prompt;
+        const char *nll_text, *nll_ids;
+        double nll;
+} Model;
 
-typedef struct Model { ModelKind kind; const char *path, *ids, *logits, *nll_ids; int rows; double nll; } Model;
+/* The project's model in both of its forms, or two others. */
+static const Model models[2][2] = {
+        { { MODEL_HF, "models/story", "story_ids.txt", "story_logits.f32", 16, 512, 160, PROMPT, "sample_text.txt", "sample_ids.txt", NLL },
+          { MODEL_LLAMA2C, "models/story/story.bin", "story_ids.txt", "story_logits.f32", 16, 512, 160, PROMPT, "sample_text.txt",
+            "sample_ids.txt", NLL } },
+        { { MODEL_HF, "models/tinystories656k", "ts656k_p0_ids.txt", "ts656k_p0_logits16.f32", 16, 2048, 140, 6, "nll_sample_text.txt",
+            "ts656k_nll_sample_ids.txt", 2.781337 },
+          { MODEL_LLAMA2C, "models/stories260K/stories260K.bin", "stories260K_once_ids.txt", "stories260K_bos_logits32.f32", 32, 512, 0, 6,
+            "nll_sample_text.txt", "stories260K_nll_sample_ids.txt", 1.238555 } }
+};
 
-static const Model ts = { MODEL_HF, TS, EXPECTED "ts656k_p0_ids.txt", EXPECTED "ts656k_p0_logits16.f32",
-                          EXPECTED "ts656k_nll_sample_ids.txt", 16, 2.781337 };
-static const Model stories = { MODEL_LLAMA2C, STORIES, EXPECTED "stories260K_once_ids.txt",
-                               EXPECTED "stories260K_bos_logits32.f32", EXPECTED "stories260K_nll_sample_ids.txt", 32,
-                               1.238555 };
+/* In Hugging Face's form. */
+static const Model *ts(void) { return &models[!data_is_own()][0]; }
+static const Model *llama2c(void) { return &models[!data_is_own()][1]; }
+
+static const char *expected(const char *name) { return data_at("expected/%s", name); }
 
 static void open_model(Trial *r, const Model *m, int batch)
 {
-        need(m->path);
-        run_open(r, (BuildOptions){ .kind = m->kind, .model = m->path, .opt = 3, .batch = batch }, m->path);
+        const char *path = data_at("%s", m->path);
+        data_need(path);
+        run_open(r, (BuildOptions){ .kind = m->kind, .model = path, .opt = 3, .batch = batch }, path);
 }
 
-static int ids_file(const char *path, int *ids)
+static int ids_file(const char *name, int *ids)
 {
+        const char *path = expected(name);
+        data_need(path);
         char *text = text_of(path);
         int n = integers(text, NULL, ids, MOST);
         free(text);
@@ -48,13 +66,13 @@ static void check_model(const Model *m)
         double nll[MOST], sum = 0;
         Trial r;
         open_model(&r, m, 1);
-        float *want = floats_of(m->logits, (size_t)m->rows * r.vocab), *l = run_score(&r, ids, n, NULL);
+        float *want = floats_of(expected(m->logits), (size_t)m->rows * r.vocab), *l = run_score(&r, ids, n, NULL);
         double d = worst(l, want, (size_t)m->rows * r.vocab);
         NOTE("%s: logits %.2e", m->path, d);
         CHECK_MSG(d <= 1e-4, "logits differ by %.3g", d);
-        for (int i = 5; i + 1 < n; i++)
+        for (int i = m->n_prompt - 1; i + 1 < n; i++)
                 CHECK_MSG(best(l + (size_t)i * r.vocab, r.vocab) == ids[i + 1], "without the cache token %d is another", i + 1);
-        for (int from = 6; from < n; from += 83) {
+        for (int from = m->n_prompt; from < n; from += 83) {
                 run_prefill(&r, ids, 1, from);
                 run_greedy(&r, n - from, got);
                 for (int i = 0; i < n - from; i++)
@@ -71,23 +89,22 @@ static void check_model(const Model *m)
         run_end(&r);
 }
 
-TEST(tinystories656k) { check_model(&ts); }
-TEST(stories260K) { check_model(&stories); }
+TEST_DATA(hf_model) { check_model(ts()); }
+TEST_DATA(llama2c_model) { check_model(llama2c()); }
 
 /* Sequences decoded together get what each gets alone: two and three at once, with the decode
  * programs for as many. */
-TEST(tinystories656k_batch_3)
+TEST_DATA(hf_model_batch_3)
 {
         enum { N = 60, P = 12 };
         int ids[MOST], other[MOST], prompt[3 * P], got[3 * N], alone[3][N];
         Trial r;
-        need(TS);
-        ids_file(ts.ids, ids);
-        ids_file(ts.nll_ids, other);
+        ids_file(ts()->ids, ids);
+        ids_file(ts()->nll_ids, other);
         memcpy(prompt, ids, P * sizeof *ids);
         memcpy(prompt + P, other, P * sizeof *other);
         memcpy(prompt + 2 * P, other + 40, P * sizeof *other);
-        open_model(&r, &ts, 3);
+        open_model(&r, ts(), 3);
         for (int b = 0; b < 3; b++) {
                 run_prefill(&r, prompt + b * P, 1, P);
                 run_greedy(&r, N, alone[b]);
@@ -106,16 +123,15 @@ TEST(tinystories656k_batch_3)
 
 /* Text added after decoding, and decoding piece by piece, are as good as one prompt; the end of the
  * context is an error that leaves the tokens. */
-TEST(tinystories656k_goes_on)
+TEST_DATA(hf_model_goes_on)
 {
         enum { P = 8, N = 20, MORE = 10 };
         int ids[MOST], other[MOST], all[MOST], got[MOST];
         Err e = { 0 };
         Trial r;
-        need(TS);
-        ids_file(ts.ids, ids);
-        ids_file(ts.nll_ids, other);
-        open_model(&r, &ts, 1);
+        ids_file(ts()->ids, ids);
+        ids_file(ts()->nll_ids, other);
+        open_model(&r, ts(), 1);
         run_prefill(&r, ids, 1, P);
         memcpy(all, ids, P * sizeof *ids);
         for (int i = 0; i < N; i += 5)
@@ -162,10 +178,13 @@ static char *tool_on_device(const char *args)
         return tool(line);
 }
 
-static void same_text(const char *args, const char *path)
+/* Text that the model in llama2.c's form gives. */
+static void same_text(const char *options, const char *file)
 {
-        need(path);
-        char *got = tool_on_device(args), *want = text_of(path);
+        char args[1024];
+        snprintf(args, sizeof args, "run %s --temp 0 %s", data_at("%s", llama2c()->path), options);
+        data_need(expected(file));
+        char *got = tool_on_device(args), *want = text_of(expected(file));
         for (char *s = got + strlen(got); s > got && s[-1] == '\n'; )
                 *--s = 0;
         for (char *s = want + strlen(want); s > want && s[-1] == '\n'; )
@@ -178,14 +197,16 @@ static void same_text(const char *args, const char *path)
 /* Of a logit in float32. */
 static double tolerance(void) { return run_on_gpu() ? 1e-3 : 1e-4; }
 
-TEST(run_stories260K_prompt)
+TEST_DATA(run_with_a_prompt)
 {
-        same_text("run " STORIES " --temp 0 -n 252 -p 'Once upon a time'", EXPECTED "stories260K_once_n256.txt");
+        char options[100];
+        snprintf(options, sizeof options, "-n %d -p 'Once upon a time'", data_is_own() ? llama2c()->n - PROMPT : 252);
+        same_text(options, data_is_own() ? "story_text.txt" : "stories260K_once_n256.txt");
 }
 
-TEST(run_stories260K_no_prompt)
+TEST_DATA(run_without_a_prompt)
 {
-        same_text("run " STORIES " --temp 0 -n 200", EXPECTED "stories260K_test_all_n200.txt");
+        same_text(data_is_own() ? "-n 119" : "-n 200", data_is_own() ? "story_alone.txt" : "stories260K_test_all_n200.txt");
 }
 
 #define LOGITS "build/infer_logits.npy"
@@ -195,11 +216,11 @@ static void eval_path(const char *options, Npy *a)
 {
         char args[1024];
         Err e = { 0 };
-        snprintf(args, sizeof args, "eval " TS " %s --ids %s --logits " LOGITS, options, ts.ids);
+        snprintf(args, sizeof args, "eval %s %s --ids %s --logits " LOGITS, data_at("%s", ts()->path), options, expected(ts()->ids));
         free(tool_on_device(args));
         must(npy_open(a, LOGITS, &e), &e);
         remove(LOGITS);
-        CHECK(a->rank == 2 && a->dim[0] == 140 && a->dim[1] == 2048);
+        CHECK(a->rank == 2 && a->dim[0] == ts()->n && a->dim[1] == ts()->vocab);
 }
 
 /* By how much the best of a row leads. */
@@ -213,21 +234,23 @@ static double lead(const float *row, int n)
 }
 
 /* A GPU adds in another order: ids are owed up to the first choice whose best leads by less than twice
- * what a logit may be off.  (The closest three lead by 0.0042, 0.0048 and 0.0085, so that is all of them.) */
-TEST(run_tinystories656k_ids)
+ * what a logit may be off.  (The closest lead by 0.0036, or 0.0042, so that is all of them.) */
+TEST_DATA(run_hf_model_ids)
 {
-        int want[MOST], got[MOST], owed = 1;
+        int want[MOST], got[MOST], owed = 1, V = ts()->vocab;
+        char args[1024];
         Npy a;
-        need(TS);
-        int n = ids_file(ts.ids, want);
+        int n = ids_file(ts()->ids, want);
         eval_path("", &a);
-        while (owed < n && lead(a.u.f32 + (size_t)(owed - 1) * 2048, 2048) > 2 * tolerance())
+        while (owed < n && lead(a.u.f32 + (size_t)(owed - 1) * V, V) > 2 * tolerance())
                 owed++;
         npy_close(&a);
-        char *text = tool_on_device("run " TS " --temp 0 --print-ids -p 'Once upon a time' -n 134");
+        snprintf(args, sizeof args, "run %s --temp 0 --print-ids -p 'Once upon a time' -n %d", data_at("%s", ts()->path),
+                 n - ts()->n_prompt);
+        char *text = tool_on_device(args);
         CHECK_MSG(integers(text, NULL, got, MOST) == n || (owed < n && integers(text, NULL, got, MOST) >= owed),
                   "%d ids, of %d owed: %s", n, owed, text);
-        NOTE("%s: %d of %d ids are owed", TS, owed, n);
+        NOTE("%s: %d of %d ids are owed", ts()->path, owed, n);
         CHECK_MSG(owed > 100, "only %d ids until a close choice", owed);
         for (int i = 0; i < owed; i++)
                 CHECK_MSG(got[i] == want[i], "id %d is %d, not %d", i, got[i], want[i]);
@@ -239,26 +262,29 @@ TEST(run_tinystories656k_ids)
 static void check_logits(const char *options, bool relative, double allowed)
 {
         Npy a;
-        need(TS);
         eval_path(options, &a);
-        float *want = floats_of(ts.logits, 16 * 2048);
-        double most = largest(want, 16 * 2048), d = worst(a.u.f32, want, 16 * 2048);
+        const size_t n = (size_t)ts()->rows * (size_t)ts()->vocab;
+        float *want = floats_of(expected(ts()->logits), n);
+        double most = largest(want, n), d = worst(a.u.f32, want, n);
         npy_close(&a);
         free(want);
-        NOTE("%s %s: eval's logits %.2e, the largest is %.3g", TS, options, d, most);
+        NOTE("%s %s: eval's logits %.2e, the largest is %.3g", ts()->path, options, d, most);
         CHECK_MSG(d <= allowed * (relative ? most : 1), "logits differ by %.3g, the largest is %.3g, allowed %g%s", d,
                   most, allowed, relative ? " of that" : "");
 }
 
-TEST(eval_tinystories656k_logits) { check_logits("--dtype f32", false, tolerance()); }
-TEST(eval_tinystories656k_logits_bf16) { check_logits("--dtype bf16", true, 5e-2); }
+TEST_DATA(eval_logits) { check_logits("--dtype f32", false, tolerance()); }
+TEST_DATA(eval_logits_bf16) { check_logits("--dtype bf16", true, 5e-2); }
 
-TEST(eval_tinystories656k_loss)
+TEST_DATA(eval_loss)
 {
-        need(TS);
-        char *text = tool_on_device("eval " TS " --data " EXPECTED "nll_sample_text.txt");
-        double d = fabs(atof(text) - ts.nll);
-        CHECK_MSG(d <= (run_on_gpu() ? 1e-5 : 1.5e-6) && strstr(text, "157 tokens"), "%s", text);
+        int ids[MOST];
+        char args[1024], tokens[40];
+        snprintf(tokens, sizeof tokens, "%d tokens", ids_file(ts()->nll_ids, ids) - 1);
+        snprintf(args, sizeof args, "eval %s --data %s", data_at("%s", ts()->path), expected(ts()->nll_text));
+        char *text = tool_on_device(args);
+        double d = fabs(atof(text) - ts()->nll);
+        CHECK_MSG(d <= (run_on_gpu() ? 1e-5 : 1.5e-6) && strstr(text, tokens), "%s", text);
         free(text);
 }
 

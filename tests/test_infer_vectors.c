@@ -1,11 +1,9 @@
-/* test_infer_vectors.c: single blocks and a small GPT against tensors that PyTorch gave to two other
- * projects' tests: inputs, weights and outputs as raw float32.
+/* test_infer_vectors.c: single blocks and a small GPT against tensors that PyTorch gave: inputs, weights and outputs in float32.
  *
  * The weights go the usual way, through a safetensors file and the model's map. */
 #include "e2e/infer/run.h"
+#include "vectors.h"
 
-#define GPT DATA "vectors/gpt_in_cuda/"
-#define CS336 DATA "vectors/cs336/"
 #define CHECKPOINT "build/infer_vectors.safetensors"
 
 enum { MAX_TENSORS = 64 };
@@ -30,9 +28,9 @@ static void add(Tensors *t, const char *name, int rows, int cols, float *v)
         t->v[t->n++] = v;
 }
 
-static void add_file(Tensors *t, const char *name, int rows, int cols, const char *path)
+static void add_vector(Tensors *t, const char *name, int rows, int cols, const char *vector)
 {
-        add(t, name, rows, cols, floats_of(path, (size_t)rows * (size_t)(cols ? cols : 1)));
+        add(t, name, rows, cols, vector_of(vector, (size_t)rows * (size_t)(cols ? cols : 1)));
 }
 
 static void write_checkpoint(Tensors *t)
@@ -90,7 +88,7 @@ static void check_rows(Trial *r, const char *what, int first, int skip, int n, c
         CHECK_MSG(d <= 1e-5, "%s: differs by %.3g", what, d);
 }
 
-/* ---- gpt_in_cuda: x (2,3,4), each of the two sequences by itself ---- */
+/* ---- blocks: x (2,3,4), each of the two sequences by itself ---- */
 
 typedef struct Piece { const char *name, *file; int rows, cols; } Piece;
 
@@ -98,22 +96,21 @@ static void check_block(const char *what, const char *test, const Piece *part, i
 {
         static const char *const sizes[] = { "rows=3" };
         char path[256];
-        need(GPT);
         for (int i = 0; i < 4; i++) {
                 int opt = i & 1 ? 3 : 0, at = i / 2 * 12;
                 Tensors t = { 0 };
                 Trial r;
-                snprintf(path, sizeof path, GPT "%s_input.bin", test);
-                float *x = floats_of(path, 24);
+                snprintf(path, sizeof path, "%s_input", test);
+                float *x = vector_of(path, 24);
                 memmove(x, x + at, 12 * sizeof *x);
                 add(&t, "x", 3, 4, x);
                 for (int k = 0; k < n; k++) {
-                        snprintf(path, sizeof path, GPT "%s_%s.bin", test, part[k].file);
-                        add_file(&t, part[k].name, part[k].rows, part[k].cols, path);
+                        snprintf(path, sizeof path, "%s_%s", test, part[k].file);
+                        add_vector(&t, part[k].name, part[k].rows, part[k].cols, path);
                 }
                 open_block(&r, &t, what, opt, (const char **)sizes, 1);
-                snprintf(path, sizeof path, GPT "%s_output.bin", test);
-                float *want = floats_of(path, 24);
+                snprintf(path, sizeof path, "%s_output", test);
+                float *want = vector_of(path, 24);
                 check_rows(&r, what, 0, 0, 3, want + at);
                 free(want);
                 run_end(&r);
@@ -121,27 +118,27 @@ static void check_block(const char *what, const char *test, const Piece *part, i
 }
 #define CHECK_BLOCK(what, test, part) check_block(what, test, part, (int)(sizeof part / sizeof *part))
 
-TEST(layernorm)
+TEST_DATA(layernorm)
 {
         static const Piece part[] = { { "ln1.weight", "gamma", 4, 0 }, { "ln1.bias", "beta", 4, 0 } };
         CHECK_BLOCK("layernorm", "layernorm_test", part);
 }
 
-TEST(mlp)
+TEST_DATA(mlp)
 {
         static const Piece part[] = { { "linear1.weight", "linear1_weight", 8, 4 }, { "linear1.bias", "linear1_bias", 8, 0 },
                                      { "linear2.weight", "linear2_weight", 4, 8 }, { "linear2.bias", "linear2_bias", 4, 0 } };
         CHECK_BLOCK("mlp", "mlp_test", part);
 }
 
-TEST(mhsa)
+TEST_DATA(mhsa)
 {
         static const Piece part[] = { { "w_q.weight", "w_q", 4, 4 }, { "w_k.weight", "w_k", 4, 4 }, { "w_v.weight", "w_v", 4, 4 },
                                      { "w_o.weight", "w_o", 4, 4 }, { "w_o.bias", "w_o_bias", 4, 0 } };
         CHECK_BLOCK("mhsa", "mhsa_test", part);
 }
 
-TEST(transformer_block)
+TEST_DATA(transformer_block)
 {
         static const Piece part[] = {
                 { "ln1.weight", "ln1_gamma", 4, 0 }, { "ln1.bias", "ln1_beta", 4, 0 },
@@ -174,23 +171,22 @@ static void check_gpt(const char *test, const int *ids, int n)
         char path[256], name[80];
         Tensors t = { 0 };
         Trial r;
-        need(GPT);
         for (int l = 0; l < 2; l++)
                 for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-                        snprintf(path, sizeof path, GPT "%s_layer_%d_%s.bin", test, l, part[i].file);
+                        snprintf(path, sizeof path, "%s_layer_%d_%s", test, l, part[i].file);
                         snprintf(name, sizeof name, "blocks.%d.%s", l, part[i].name);
-                        add_file(&t, name, part[i].rows, part[i].cols, path);
+                        add_vector(&t, name, part[i].rows, part[i].cols, path);
                 }
         for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-                snprintf(path, sizeof path, GPT "%s_%s.bin", test, whole[i].file);
-                add_file(&t, whole[i].name, whole[i].rows, whole[i].cols, path);
+                snprintf(path, sizeof path, "%s_%s", test, whole[i].file);
+                add_vector(&t, whole[i].name, whole[i].rows, whole[i].cols, path);
         }
         write_checkpoint(&t);
         run_open(&r, (BuildOptions){ .kind = MODEL_LUA, .model = "models/lhk_gpt.lua", .opt = 3, .batch = 1, .define = define,
                                      .n_define = sizeof define / sizeof *define }, CHECKPOINT);
         remove(CHECKPOINT);
-        snprintf(path, sizeof path, GPT "%s_logits.bin", test);
-        float *want = floats_of(path, (size_t)n * 10), *got = run_score(&r, ids, n, NULL);
+        snprintf(path, sizeof path, "%s_logits", test);
+        float *want = vector_of(path, (size_t)n * 10), *got = run_score(&r, ids, n, NULL);
         double d = worst(got, want, (size_t)n * 10);
         NOTE("%s: %.2e", test, d);
         CHECK_MSG(d <= 1e-5, "%s: logits differ by %.3g", test, d);
@@ -199,50 +195,18 @@ static void check_gpt(const char *test, const int *ids, int n)
         run_end(&r);
 }
 
-TEST(gpt_forward_single_token) { check_gpt("gpt_forward_single_token_test", (int[]){ 3 }, 1); }
-TEST(gpt_forward_multi_token) { check_gpt("gpt_forward_multi_token_test", (int[]){ 1, 4, 2, 7 }, 4); }
+TEST_DATA(gpt_forward_single_token) { check_gpt("gpt_forward_single_token_test", (int[]){ 3 }, 1); }
+TEST_DATA(gpt_forward_multi_token) { check_gpt("gpt_forward_multi_token_test", (int[]){ 1, 4, 2, 7 }, 4); }
 
-/* ---- cs336 ---- */
-
-/* 12 queries against 16 keys: the queries are the last 12 of 16 tokens, the first four's are not
- * allowed to see anything. */
-TEST(attention_with_a_mask)
-{
-        enum { B = 4, Q = 12, S = 16, D = 64 };
-        static const char *const sizes[] = { "rows=64", "width=64", "ctx=16" };
-        static const char *const name[] = { "q", "k", "v", "mask" };
-        static const int from[] = { Q, S, S, Q }, width[] = { D, D, D, S };
-        Tensors t = { 0 };
-        Trial r;
-        char path[256];
-        need(CS336);
-        for (int i = 0; i < 4; i++) {
-                snprintf(path, sizeof path, CS336 "sdpa_%s.f32", name[i]);
-                float *v = floats_of(path, (size_t)B * from[i] * width[i]), *all = calloc((size_t)B * S * width[i], sizeof *all);
-                for (int b = 0; b < B; b++)
-                        memcpy(all + (size_t)(b * S + S - from[i]) * width[i], v + (size_t)b * from[i] * width[i],
-                               (size_t)from[i] * width[i] * sizeof *v);
-                free(v);
-                add(&t, name[i], B * S, width[i], all);
-        }
-        open_block(&r, &t, "sdpa", 3, (const char **)sizes, 3);
-        float *want = floats_of(CS336 "sdpa_out.f32", B * Q * D);
-        for (int b = 0; b < B; b++)
-                check_rows(&r, "sdpa", b * S, S - Q, Q, want + (size_t)b * Q * D);
-        free(want);
-        run_end(&r);
-}
-
-TEST(rope)
+TEST_DATA(rope)
 {
         enum { B = 4, N = 12, D = 64 };
         static const char *const sizes[] = { "rows=48", "width=64", "ctx=16" };
         Tensors t = { 0 };
         Trial r;
-        need(CS336);
-        add_file(&t, "x", B * N, D, CS336 "rope_x.f32");
+        add_vector(&t, "x", B * N, D, "rope_x");
         open_block(&r, &t, "rope", 3, (const char **)sizes, 3);
-        float *want = floats_of(CS336 "rope_out.f32", B * N * D);
+        float *want = vector_of("rope_out", B * N * D);
         for (int b = 0; b < B; b++)
                 check_rows(&r, "rope", b * N, 0, N, want + (size_t)b * N * D);
         free(want);

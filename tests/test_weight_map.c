@@ -5,10 +5,7 @@
 #include "../runtime/file.h"
 #include "../runtime/weight_map.h"
 #include "test.h"
-#include "family_data.h"
 
-#define DATA "../shared/data/"
-#define NEED_DATA() do { if (!file_is_dir(DATA)) SKIP("no " DATA); } while (0)
 
 static Err err;
 static char out_path[300], out_path2[310];
@@ -605,48 +602,74 @@ TEST(damaged_maps)
 
 /* ---- a real model ---- */
 
-static const char ts656k_spec[] =
-        "tok_emb 2048x128, rms_final 128, "
-        "0.rms_att 128, 0.wqkv 256x128, 0.wo 128x128, 0.rms_ffn 128, 0.w13 768x128, 0.w2 384x128, "
-        "1.rms_att 128, 1.wqkv 256x128, 1.wo 128x128, 1.rms_ffn 128, 1.w13 768x128, 1.w2 384x128";
+/* Sizes: channels, a key's width, of the MLP, of the vocabulary; heads. */
+typedef struct Sizes { int C, K, F, V, n_head, n_kv_head; } Sizes;
 
-/* The same fused parameters from Hugging Face names (rotate-half) and from llama2.c's (interleaved). */
-static char *ts656k_map(bool hf)
+static Sizes sizes_of_data(void)
 {
-        char *text = calloc(1, 8000);
+        return data_is_own() ? (Sizes){ 48, 24, 128, 512, 4, 2 } : (Sizes){ 128, 64, 384, 2048, 8, 4 };
+}
 
-        strcat(text, hf ? "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n"
-                        : "map tok_emb = tok_emb\nmap rms_final = rms_final\n");
-        for (int l = 0; l < 2; l++) {
-                const char *const hf_name[] = { "input_layernorm.weight", "self_attn.q_proj.weight | rope 8",
-                        "self_attn.k_proj.weight | rope 4", "self_attn.v_proj.weight", "self_attn.o_proj.weight",
-                        "post_attention_layernorm.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
-                        "mlp.down_proj.weight | t" };
-                const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w3", "w2 | t" };
-                const char *const target[] = { "rms_att", "wqkv[0:128]", "wqkv[128:192]", "wqkv[192:256]", "wo",
-                          "rms_ffn",
-                        "w13[0:768:2]", "w13[1:768:2]", "w2" };
-                for (int i = 0; i < 9; i++)
-                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s\n", l, target[i], hf ? "model." : "",
-                                  l,
-                                hf ? hf_name[i] : l2_name[i]);
-        }
+static const char *real_spec(void)
+{
+        static char text[1000];
+        const Sizes s = sizes_of_data();
+        int n = sprintf(text, "tok_emb %dx%d, rms_final %d", s.V, s.C, s.C);
+        for (int l = 0; l < 2; l++)
+                n += sprintf(text + n, ", %d.rms_att %d, %d.wqkv %dx%d, %d.wo %dx%d, %d.rms_ffn %d, %d.w13 %dx%d, %d.w2 %dx%d", l, s.C,
+                             l, s.C + 2 * s.K, s.C, l, s.C, s.C, l, s.C, l, 2 * s.F, s.C, l, s.F, s.C);
         return text;
 }
 
-TEST(real_model)
+/* The same fused parameters from Hugging Face names (rotate-half) and from llama2.c's (interleaved). */
+static char *real_map(bool hf)
+{
+        static const char *const hf_name[] = { "input_layernorm.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                "self_attn.v_proj.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight", "mlp.gate_proj.weight",
+                "mlp.up_proj.weight", "mlp.down_proj.weight" };
+        static const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w3", "w2" };
+        const Sizes s = sizes_of_data();
+        const int q = s.C, k = s.C + s.K, v = s.C + 2 * s.K;
+        char *text = calloc(1, 8000), target[9][40], turn[9][20] = { "" };
+
+        sprintf(target[0], "rms_att");
+        sprintf(target[1], "wqkv[0:%d]", q);
+        sprintf(target[2], "wqkv[%d:%d]", q, k);
+        sprintf(target[3], "wqkv[%d:%d]", k, v);
+        sprintf(target[4], "wo");
+        sprintf(target[5], "rms_ffn");
+        sprintf(target[6], "w13[0:%d:2]", 2 * s.F);
+        sprintf(target[7], "w13[1:%d:2]", 2 * s.F);
+        sprintf(target[8], "w2");
+        sprintf(turn[8], " | t");
+        if (hf) {
+                sprintf(turn[1], " | rope %d", s.n_head);
+                sprintf(turn[2], " | rope %d", s.n_kv_head);
+        }
+        strcat(text, !hf ? "map tok_emb = tok_emb\nmap rms_final = rms_final\n"
+                     : data_is_own() ? "map tok_emb = model.embed_tokens.weight\nmap rms_final = model.norm.weight\n"
+                                     : "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n");
+        for (int l = 0; l < 2; l++)
+                for (int i = 0; i < 9; i++)
+                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s%s\n", l, target[i], hf ? "model." : "", l,
+                                hf ? hf_name[i] : l2_name[i], turn[i]);
+        return text;
+}
+
+TEST_DATA(real_model)
 {
         Checkpoint *hf, *l2, *back;
         WeightReport r;
         Model a, b;
 
-        NEED_DATA();
-        CHECK(!checkpoint_open(&hf, DATA "models/tinystories656k", &err));
-        CHECK_MSG(!checkpoint_open(&l2, DATA "models/tinystories656k/ts656k_llama2c_v0.bin", &err), "%s", err.msg);
-        model_make(&a, ts656k_spec, CK_F32);
-        model_make(&b, ts656k_spec, CK_F32);
+        data_need(data_at(data_is_own() ? "models/story" : "models/tinystories656k"));
+        CHECK(!checkpoint_open(&hf, data_at(data_is_own() ? "models/story" : "models/tinystories656k"), &err));
+        CHECK_MSG(!checkpoint_open(&l2, data_at(data_is_own() ? "models/story/story.bin" : "models/tinystories656k/ts656k_llama2c_v0.bin"),
+                                   &err), "%s", err.msg);
+        model_make(&a, real_spec(), CK_F32);
+        model_make(&b, real_spec(), CK_F32);
         for (int k = 0; k < 2; k++) {
-                char *text = ts656k_map(k == 0), *printed;
+                char *text = real_map(k == 0), *printed;
                 WeightMap *map = parse(text);
 
                 CHECK_MSG(!weight_map_import(map, k ? l2 : hf, k ? &b.set : &a.set, &r, &err), "%s", err.msg);
@@ -666,7 +689,7 @@ TEST(real_model)
         }
         /* Out again under Hugging Face names, in float32 and (the values being bf16 already?) in bf16. */
         {
-                char *text = ts656k_map(true);
+                char *text = real_map(true);
                 WeightMap *map = parse(text);
                 FileMap x, y;
 
@@ -747,14 +770,10 @@ static void check_experts(const char *folder)
         checkpoint_close(ck);
 }
 
-TEST(experts)
+TEST_DATA(experts)
 {
-        char dir[256];
-        for (int place = 0; place < FAMILY_PLACES; place++)
-                if (family_dir(dir, sizeof dir, place, "mixtral"))
-                        check_experts(dir);
-                else
-                        CHECK(place);
+        data_need(data_at("families/mixtral"));
+        check_experts(data_at("families/mixtral"));
 }
 
 TEST_MAIN

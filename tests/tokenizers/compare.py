@@ -35,9 +35,9 @@ class Stream(ctypes.Structure):
 
 def build(folder):
     so = os.path.join(folder, "tok.so")
-    src = glob.glob(ROOT + "/runtime/tok*.c") + [ROOT + "/runtime/%s.c" % f for f in ("c_locale", "err", "json_text")]
+    src = glob.glob(ROOT + "/runtime/tok*.c") + [ROOT + "/runtime/%s.c" % f for f in ("err", "file", "json")]
     subprocess.check_call(os.environ.get("CC", "cc").split() + [
-        "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lpcre2-8", "-lutf8proc",
+        "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lcjson", "-lpcre2-8", "-lutf8proc",
         "-lxxhash", "-lm", "-lpthread"])
     return ctypes.CDLL(so)
 
@@ -149,7 +149,7 @@ class Pieces:
         import sentencepiece
         self.sp = sentencepiece.SentencePieceProcessor(model_file=path)
         self.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                          decoders.Strip(" ", int(self.sp.encode_as_pieces("a")[0] != "a"), 0)])
+                                          decoders.Strip(" ", 1, 0)])
 
     def encode(self, text):
         return self.sp.encode(text)
@@ -181,7 +181,7 @@ class Whole:
         return self.t.decode([i for i in ids if i not in self.special], skip_special_tokens=True)
 
     def words(self):
-        return sorted(self.t.get_vocab())
+        return list(self.t.get_vocab())
 
 
 def reference(path):
@@ -303,5 +303,4 @@ def main():
         return 1 if sum(compare(lib, path, args) for path in args.path) else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

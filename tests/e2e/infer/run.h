@@ -12,7 +12,6 @@
 #include "../../../runtime/npy.h"
 #include "../../../runtime/session.h"
 
-#define DATA "../shared/data/"
 
 typedef struct Trial {
         Plan      plan;
@@ -24,12 +23,6 @@ typedef struct Trial {
 static inline void must(int code, const Err *e)
 {
         CHECK_MSG(!code, "%s", e->msg);
-}
-
-static inline void need(const char *path)
-{
-        if (!file_exists(path) && !file_is_dir(path))
-                SKIP("no reference data");
 }
 
 /* tests/cuda.sh sends everything to the GPU. */

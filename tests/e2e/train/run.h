@@ -20,8 +20,11 @@
 #include "../../../runtime/file.h"
 #include "../../../runtime/npy.h"
 
-#define DATA "../shared/data/"
-#define TEXT DATA "text/tinyshakespeare.txt"
+/* 65 different characters. */
+static inline const char *text_file(void)
+{
+        return data_at(data_is_own() ? "text/stories.txt" : "text/tinyshakespeare.txt");
+}
 
 static char run_dir[256];               /* scratch, for all tests of the process */
 static char run_said[1 << 14];          /* what the last run wrote to standard error */
@@ -40,12 +43,6 @@ static inline const char *in_scratch(const char *name)
         k = (k + 1) % 16;
         snprintf(path[k], sizeof path[k], "%s/%s", run_dir, name);
         return path[k];
-}
-
-static inline void need(const char *path)
-{
-        if (!file_exists(path) && !file_is_dir(path))
-                SKIP("no reference data");
 }
 
 static inline void must(int code, const Err *e)

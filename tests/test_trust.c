@@ -115,7 +115,7 @@ static void compiled(void)
         if (done)
                 return;
         write_text(scratch("m.lua"), model);
-        RUN("compile", scratch("m.lua"), "-q", "--mode", "infer", "-o", scratch("good.plan"), "--target", "cpu");
+        RUN("compile", scratch("m.lua"), "-q", "-b", "1", "--block-size", "4", "-o", scratch("good.plan"), "--target", "cpu");
         done = true;
 }
 
@@ -188,6 +188,24 @@ TEST(objects_belong_to_their_sources)
         CHECK(marked(mark));
         run("evil.plan", true, got);
         CHECK(!marked(mark) && !strcmp(got, want));
+        write_text(scratch("ids"), "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9");
+        write_text(scratch("text"), "0123456789012345678901234567890123456789");
+        for (int i = 0; i < 2; i++) {           /* every command that runs a plan */
+                const char *how = i ? "--rebuild" : "-q";
+                char plan[300];
+                snprintf(plan, sizeof plan, "%s", scratch("evil.plan"));
+                RUN("eval", plan, "--ids", scratch("ids"), "--device", "cpu", "-t1", how);
+                CHECK(marked(mark) == !i);
+                RUN("check", plan, "--device", "cpu", "-t1", how);
+                CHECK(marked(mark) == !i);
+                RUN("bench", plan, "--decode", "--reps", "1", "--device", "cpu", "-t1", how);
+                CHECK(marked(mark) == !i);
+                RUN("train", plan, "--data", scratch("text"), "--tokenizer", "char", "--max_iters", "1", "--eval_iters", "0", "--device",
+                    "cpu", "-t1", "--out_dir", scratch(i ? "o1" : "o0"), how);
+                CHECK(marked(mark) == !i);
+        }
+        RUN("run", scratch("o1"), "-p", "12", "-n", "2", "--device", "cpu", "-t1", "-q");       /* what a run with it wrote */
+        CHECK(!marked(mark));
         RUN("dump", scratch("evil.plan"), "--c");
         CHECK(strstr(out_text, "constructor"));
         RUN("dump", scratch("evil.plan"), "--c", "--rebuild");

@@ -165,10 +165,15 @@ static void find_unit(void *ctx, int i)
                 return;
         unit_key(j, i, j->key[i]);
         memcpy(j->cubin[i].name, j->units->file[i].name, sizeof j->cubin[i].name);
-        if (!j->no_cache && cache_get(j->key[i], &data, &j->cubin[i].size)) {
-                j->cubin[i].data = data;
-                j->cached[i] = 1;
+        if (j->no_cache || !cache_get(j->key[i], &data, &j->cubin[i].size))
+                return;
+        if (j->cubin[i].size < 64 || memcmp(data, "\177ELF", 4)) {      /* whoever put it there, it is no cubin */
+                free(data);
+                cache_remove(j->key[i]);
+                return;
         }
+        j->cubin[i].data = data;
+        j->cached[i] = 1;
 }
 
 static void compile_unit(void *ctx, int turn)

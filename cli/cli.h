@@ -118,6 +118,8 @@ typedef struct LoadHow {
 /* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE where it has them in
  * a form that tgc does not read.  way_out: the option that does without. */
 int  folder_weights(const char *dir, const char *way_out, bool *there, Err *e);
+/* A file of a folder that training left, of the state's step (state.c); NULL: no memory. */
+char *run_file(const char *dir, const char *name);
 int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
 bool is_plan(const char *path);
 int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);

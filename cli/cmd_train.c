@@ -13,27 +13,37 @@
 /* ---- saving ---- */
 
 /* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
-static int save_plan(Train *t, Err *e)
+static int save_plan(Train *t, const char *path, Err *e)
 {
-        char *path = train_path(t, "model.plan");
         void *mem = NULL;
         int code = path ? plan_take_weights(&t->l.plan, t->s, &mem, e) : err_set(e, TGC_NO_MEMORY, "no memory");
         if (!code)
                 code = plan_write(&t->l.plan, path, e);
         plan_remove(&t->l.plan, "weights");
         free(mem);
+        return code;
+}
+
+static int save_last(Train *t, Err *e)
+{
+        char *path = train_path(t, "model.plan");
+        int code = save_plan(t, path, e);
         free(path);
         return code;
 }
 
-/* A model.plan of another run, or of fewer steps, goes when the state is another; one that is trained
+/* A model.plan of another run, or of fewer steps, goes before the state is another; one that is trained
  * where it lies is the only copy of its graph, and gets the weights. */
 static int renew_plan(Train *t, Err *e)
 {
         char *path;
         int code = TGC_OK;
-        if (t->in_place)
-                return save_plan(t, e);
+        if (t->in_place) {
+                if (!(code = run_file_next(opt_str(t->a, O_OUT_DIR), "model.plan", t->state.step, &path, e)))
+                        code = save_plan(t, path, e);
+                free(path);
+                return code;
+        }
         if (!(path = train_path(t, "model.plan")))
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (unlink(path) && errno != ENOENT)
@@ -42,15 +52,22 @@ static int renew_plan(Train *t, Err *e)
         return code;
 }
 
-/* The state first: whatever happens before it is there whole, the folder is as it was. */
+/* One generation: the files of this step are written beside the old ones, the state makes them true, then they get
+ * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds of one step. */
 static int save(Train *t, bool improved, Err *e)
 {
-        char *state = train_path(t, "state.safetensors"), *ckpt = train_path(t, "ckpt.safetensors");
-        int code = state && ckpt ? state_save(t->s, state, &t->state, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        const char *dir = opt_str(t->a, O_OUT_DIR);
+        char *state = train_path(t, "state.safetensors"), *ckpt = NULL;
+        int code = state ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE))
+            && !(code = run_file_next(dir, "ckpt.safetensors", t->state.step, &ckpt, e)))
+                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
         if (!code)
                 code = renew_plan(t, e);
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
-                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code && t->csv >= 0)
+                fsync(t->csv);                  /* a pipe has none */
+        if (!code && !(code = state_save(t->s, state, &t->state, e)))
+                code = run_settle(dir, e);
         if (!code)
                 t->saved = t->state.step;
         free(state);
@@ -78,11 +95,14 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
 {
         const TrainResult *r = &t->last;
         double lr = schedule_lr(&t->schedule, step), rate = tokens_per_second(t, step + 1);
-        char n[32];
-        if (t->csv) {
-                fprintf(t->csv, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step, lr, r->loss, r->aux_loss, r->grad_norm);
-                if (fprintf(t->csv, isnan(val) ? "\n" : "%.8f\n", val) < 0 || fflush(t->csv))
-                        return err_set(e, TGC_IO, "%s: cannot be written", opt_str(t->a, O_LOG_CSV));
+        char n[32], line[512];
+        if (t->csv >= 0) {
+                int k = snprintf(line, sizeof line, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step, lr, r->loss, r->aux_loss,
+                                 r->grad_norm);
+                k += snprintf(line + k, sizeof line - (size_t)k, isnan(val) ? "\n" : "%.8f\n", val);
+                int code = train_csv(t, line, (size_t)k, e);
+                if (code)
+                        return code;
         }
         text_count_si(n, sizeof n, rate);
         if (t->talk.tty) {
@@ -270,7 +290,7 @@ static int train(Train *t, Err *e)
         }
         if (t->skipped)                         /* the weights gave it: no model is made of them */
                 return not_finite(t, e);
-        return (code = save_plan(t, e)) ? code : report(t, seconds, e);
+        return (code = save_last(t, e)) ? code : report(t, seconds, e);
 }
 
 int cmd_train(const Args *a, Err *e)

@@ -30,11 +30,17 @@ bool is_plan(const char *path)
 
 static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
 {
-        if (has(path, "model.plan")) {
-                snprintf(real, cap, "%s/model.plan", path);
+        char *plan = run_file(path, "model.plan");
+        if (!plan)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        bool there = file_exists(plan);
+        if (there) {
+                snprintf(real, cap, "%s", plan);
                 *kind = MODEL_PLAN;
-                return TGC_OK;
         }
+        free(plan);
+        if (there)
+                return TGC_OK;
         *kind = MODEL_HF;
         if (has(path, "config.json"))
                 return TGC_OK;

@@ -200,6 +200,12 @@ static int set_value(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
         return TGC_OK;
 }
 
+int option_set(Args *a, OptionId o, const char *s, Err *e)
+{
+        a->v[o].set = true;
+        return set_value(&a->v[o], &option_info[o], s, e);
+}
+
 /* ---- the line ---- */
 
 typedef struct Line { Args *a; int argc, at; char **argv; Err *e; } Line;

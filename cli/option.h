@@ -82,6 +82,7 @@ struct Args {
  * says what would have been right. */
 int  args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e);
 void args_free(Args *a);
+int  option_set(Args *a, OptionId o, const char *s, Err *e);    /* as if --NAME=S was given; s stays the caller's */
 int  command_find(const char *name, Err *e);    /* or -1, with a suggestion in e */
 
 static inline bool        opt_set(const Args *a, OptionId o)  { return a->v[o].set; }

@@ -3,15 +3,22 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+#include "../runtime/temp.h"
 #include "cli.h"
 
 static volatile sig_atomic_t deferred, seen;
 static Stop stop;
 
+static void end(int code)
+{
+        temps_unlink();
+        _exit(code);
+}
+
 static void on_signal(int number)
 {
         if ((!deferred && !atomic_load(&stop.working)) || seen)
-                _exit(128 + number);
+                end(128 + number);
         seen = number;
         atomic_store(&stop.asked, 1);
 }

@@ -1,4 +1,5 @@
 /* state.c: a session's parameters, moments and gradients in and out of files. */
+#include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ static const struct { const char *key; size_t at; } number[] = {
 };
 enum { N_NUMBERS = sizeof number / sizeof *number };
 
-typedef struct MetaText { StMeta meta[N_NUMBERS + 1]; char text[N_NUMBERS + 1][40]; } MetaText;
+typedef struct MetaText { StMeta meta[N_NUMBERS + 2 + MOST_SETTINGS]; char text[N_NUMBERS + 1][40]; int n; } MetaText;
 
 static void write_meta(const TrainState *st, MetaText *m)
 {
@@ -107,6 +108,10 @@ static void write_meta(const TrainState *st, MetaText *m)
                 snprintf(m->text[i], sizeof *m->text, "%llu", (unsigned long long)x);
                 m->meta[i] = (StMeta){ number[i].key, m->text[i] };
         }
+        m->n = N_NUMBERS + 1;
+        for (int i = 0; i < st->n_settings; i++)
+                m->meta[m->n++] = st->setting[i];
+        m->meta[m->n++] = (StMeta){ SAFETENSORS_HASH, SAFETENSORS_NO_HASH };
 }
 
 int state_save(Session *s, const char *path, const TrainState *st, Err *e)
@@ -121,7 +126,7 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         write_meta(st, &meta);
         int code = t && which && x ? list_tensors(m, t, which, &n, e)
                 : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, N_NUMBERS + 1, e))) {
+        if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, meta.n, e))) {
                 code = write_tensors(s, out, t, which, n, x, e);
                 if (code)
                         safetensors_out_abort(out);
@@ -182,12 +187,27 @@ int state_peek(const char *path, TrainState *st, Err *e)
         return code;
 }
 
+/* A state with settings has a checksum; an older one may have none. */
+static int check_hash(const char *path, Err *e)
+{
+        FileMap m;
+        bool there;
+        int code = file_map(&m, path, e);
+        if (code)
+                return code;
+        code = safetensors_check_hash(m.data, m.size, &there, path, e);
+        if (!code && !there && memmem(m.data, m.size < 1 << 16 ? m.size : 1 << 16, "\"run.", 5))
+                code = err_set(e, TGC_BAD_FILE, "%s: damaged: its checksum is missing", path);
+        file_unmap(&m);
+        return code;
+}
+
 int state_load(Session *s, const char *path, TrainState *st, Err *e)
 {
         const Manifest *m = session_manifest(s);
         Checkpoint *ck;
-        int code = checkpoint_open(&ck, path, e);
-        if (code)
+        int code = check_hash(path, e);
+        if (code || (code = checkpoint_open(&ck, path, e)))
                 return code;
         float *x = malloc(largest(m) * sizeof *x);
         code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
@@ -197,6 +217,64 @@ int state_load(Session *s, const char *path, TrainState *st, Err *e)
                                 code = restore(s, ck, k, i, x, e);
         free(x);
         checkpoint_close(ck);
+        return code;
+}
+
+/* ---- files of one step ---- */
+
+int run_file_next(const char *dir, const char *name, int64_t step, char **path, Err *e)
+{
+        char next[128];
+        snprintf(next, sizeof next, "%.60s.next-%lld", name, (long long)step);
+        *path = file_join(dir, next);
+        return *path ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+}
+
+/* -1: there is no state. */
+static int64_t step_of(const char *dir)
+{
+        char *path = file_join(dir, "state.safetensors");
+        TrainState st = { .step = -1 };
+        if (!path || !file_exists(path) || state_peek(path, &st, NULL))
+                st.step = -1;
+        free(path);
+        return st.step;
+}
+
+char *run_file(const char *dir, const char *name)
+{
+        char *next = NULL;
+        int64_t step = step_of(dir);
+        if (step >= 0 && run_file_next(dir, name, step, &next, NULL))
+                return NULL;
+        if (next && file_exists(next))
+                return next;
+        free(next);
+        return file_join(dir, name);
+}
+
+int run_settle(const char *dir, Err *e)
+{
+        static const char *const name[] = { "ckpt.safetensors", "model.plan" };
+        int64_t step = step_of(dir);
+        DIR *d = opendir(dir);
+        int code = TGC_OK;
+        for (struct dirent *x; d && !code && (x = readdir(d)); )
+                for (int i = 0; i < 2 && !code; i++) {
+                        size_t n = strlen(name[i]);
+                        if (strncmp(x->d_name, name[i], n) || strncmp(x->d_name + n, ".next-", 6))
+                                continue;
+                        char *from = file_join(dir, x->d_name), *to = file_join(dir, name[i]);
+                        bool now = step >= 0 && strtoll(x->d_name + n + 6, NULL, 10) == step;
+                        if (!from || !to)
+                                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+                        else if (now ? rename(from, to) : unlink(from))
+                                code = err_set(e, TGC_IO, "%s: %s", from, strerror(errno));
+                        free(from);
+                        free(to);
+                }
+        if (d)
+                closedir(d);
         return code;
 }
 
@@ -268,10 +346,9 @@ int import_params(Session *s, const Plan *p, const char *path, Err *e)
 {
         Pass pass = { .s = s, .import = true };
         Checkpoint *ck;
-        char inside[4400];
-        struct stat st;
-        snprintf(inside, sizeof inside, "%s/ckpt.safetensors", path);   /* a folder that training left */
-        int code = checkpoint_open(&ck, stat(inside, &st) ? path : inside, e);
+        char *inside = file_is_dir(path) ? run_file(path, "ckpt.safetensors") : NULL;   /* a folder that training left */
+        int code = checkpoint_open(&ck, inside && file_exists(inside) ? inside : path, e);
+        free(inside);
         if (code)
                 return code;
         code = run_pass(&pass, p, path, ck, CK_F32, e);

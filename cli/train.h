@@ -7,7 +7,12 @@
 #include "work.h"
 
 typedef struct Train {
-        const Args *a;
+        const Args *a;                  /* &args */
+        Args       args;                /* the command line's; with --resume what it leaves open is the run's */
+        char      *was[MOST_SETTINGS];  /* settings of the run that is resumed, as its state has them */
+        const char **define; char *define_text;
+        bool       plan;                /* a PLAN was given, not a MODEL */
+        int        lock;                /* of OUT_DIR; -1: none */
         Say        talk;
         Loaded     l;
         Session   *s;
@@ -19,7 +24,7 @@ typedef struct Train {
         int        B, T, n_micro, max_steps;
         int       *x, *y;               /* (n_micro, B, T) */
         TrainState state;               /* state.step: steps done */
-        FILE      *csv;
+        int        csv;                 /* -1: none */
         int        skipped;             /* steps in a row that were not finite */
         int64_t    saved;               /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
@@ -30,6 +35,12 @@ typedef struct Train {
 
 int  train_open(Train *t, const Args *a, Err *e);       /* everything before the first step */
 void train_close(Train *t);
+/* train_settings.c */
+int  settings_take(Train *t, const char *state, bool plan, Err *e);     /* what the command line leaves open */
+int  settings_same(const Train *t, Err *e);             /* the plan and the data are those of the run */
+int  settings_keep(Train *t, bool plan, Err *e);        /* into t->state, for the next one */
+void settings_free(Train *t);
+int  train_csv(Train *t, const char *line, size_t n, Err *e);   /* append to --log_csv */
 char *train_path(const Train *t, const char *name);     /* in out_dir; caller frees */
 
 #endif

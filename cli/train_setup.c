@@ -1,8 +1,11 @@
 /* train_setup.c: data, tokenizer, plan, session, and an earlier run's state. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 #include "../runtime/file.h"
 #include "train.h"
@@ -122,6 +125,7 @@ static int open_plan(Train *t, Err *e)
         if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
                 return code;
         t->in_place = is_own_plan(t, path);
+        t->plan = kind == MODEL_PLAN;
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
         if (!init && kind == MODEL_HF && (code = folder_weights(path, "--init_from scratch", &there, e)))
@@ -274,9 +278,8 @@ static int resume(Train *t, Err *e)
         int code;
         if (!path)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!file_exists(path))
-                code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
-        else if (!(code = state_load(t->s, path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e)))
+        if (!(code = state_load(t->s, path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e))
+            && !(code = settings_same(t, e)))
                 t->state = was;
         free(path);
         return code;
@@ -293,16 +296,19 @@ static void say_replaced(const Train *t)
         free(path);
 }
 
-/* Lines of steps that will be done again go. */
+/* Lines of steps that will be done again go, in one system call: those before them are in the file at any moment. */
 static int open_csv(Train *t, Err *e)
 {
+        static const char head[] = "step,lr,loss,aux_loss,grad_norm,val_loss\n";
         const char *path = opt_str(t->a, O_LOG_CSV);
+        struct stat st;
         char *old = NULL;
         size_t n = 0, keep = 0;
         int code = TGC_OK;
         if (!path)
                 return TGC_OK;
-        if (t->state.step && file_exists(path) && (code = file_read_text(path, 1 << 30, &old, &n, e)))
+        bool file = stat(path, &st) || S_ISREG(st.st_mode);
+        if (t->state.step && file && file_exists(path) && (code = file_read_text(path, 1 << 30, &old, &n, e)))
                 return code;
         while (keep < n) {
                 const char *line = old + keep;
@@ -311,37 +317,78 @@ static int open_csv(Train *t, Err *e)
                         break;
                 keep += (size_t)(eol - line) + 1;
         }
-        if (!(t->csv = fopen(path, "w")))
-                code = err_set(e, TGC_IO, "%s: cannot be written", path);
-        else if (keep)
-                fwrite(old, 1, keep, t->csv);
-        else
-                fprintf(t->csv, "step,lr,loss,aux_loss,grad_norm,val_loss\n");
         free(old);
+        t->csv = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+        if (t->csv < 0 || (file && ftruncate(t->csv, (off_t)keep)))
+                return err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
+        return keep ? TGC_OK : train_csv(t, head, sizeof head - 1, e);
+}
+
+int train_csv(Train *t, const char *line, size_t n, Err *e)
+{
+        while (n) {
+                ssize_t k = write(t->csv, line, n);
+                if (k < 0 && errno == EINTR)
+                        continue;
+                if (k <= 0)
+                        return err_set(e, TGC_IO, "%s: %s", opt_str(t->a, O_LOG_CSV), strerror(k < 0 ? errno : ENOSPC));
+                line += k;
+                n -= (size_t)k;
+        }
+        return TGC_OK;
+}
+
+/* One run at a time.  The file stays: who removes a lock takes it from whoever waits. */
+static int lock_folder(Train *t, Err *e)
+{
+        char *path = train_path(t, ".lock");
+        int code = path ? file_lock(&t->lock, path, opt_str(t->a, O_OUT_DIR), e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        free(path);
+        return code ? code : run_settle(opt_str(t->a, O_OUT_DIR), e);
+}
+
+/* Before anything is compiled: whose folder it is, and the settings of the run in it. */
+static int go_on(Train *t, Err *e)
+{
+        char *path = train_path(t, "state.safetensors"), real[4400];
+        ModelKind kind;
+        int code = TGC_OK;
+        if (!path)
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!file_exists(path))                 /* makes no folder of a misspelt name */
+                code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
+        else if (!(code = lock_folder(t, e)) && !(code = model_kind(t->a->pos[0], &kind, real, sizeof real, e)))
+                code = settings_take(t, path, kind == MODEL_PLAN, e);
+        free(path);
         return code;
 }
 
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
-        *t = (Train){ .a = a, .talk = say_new(a), .last_val = NAN };
-        t->state.seed = (uint64_t)a->v[O_TRAIN_SEED].i;
+        *t = (Train){ .args = *a, .talk = say_new(a), .last_val = NAN, .csv = -1, .lock = -1 };
+        t->a = &t->args;
         t->state.best = INFINITY;
         if (!opt_str(a, O_DATA))
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
         if (!file_exists(opt_str(a, O_DATA)))
                 return err_set(e, TGC_IO, "%s: no such file", opt_str(a, O_DATA));
+        if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
+                return code;
+        t->state.seed = (uint64_t)t->a->v[O_TRAIN_SEED].i;
         if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e))
             || (code = read_data(t, e))
             || (code = check_offsets(t, e)))
                 return code;
         describe(t);
-        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))     /* makes no folder of a misspelt name */
+        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
                 return code;
-        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)))
+        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)) || (!opt_flag(a, O_RESUME) && (code = lock_folder(t, e))))
                 return code;
         if (!opt_flag(a, O_RESUME))
                 say_replaced(t);
+        if ((code = settings_keep(t, t->plan, e)))
+                return code;
         t->first = (int)t->state.step;
         t->saved = t->state.step;
         split(t);
@@ -350,8 +397,10 @@ int train_open(Train *t, const Args *a, Err *e)
 
 void train_close(Train *t)
 {
-        if (t->csv)
-                fclose(t->csv);
+        if (t->csv >= 0)
+                close(t->csv);
+        settings_free(t);
+        file_unlock(t->lock);
         session_close(t->s);
         loaded_free(&t->l);
         npy_close(&t->offsets);

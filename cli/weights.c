@@ -120,7 +120,7 @@ int weights_import(Plan *p, const char *path, void **mem, const Say *talk, Err *
         if (code)
                 return code;
         /* A folder that training left: its checkpoint has a name of its own. */
-        char *trained = file_is_dir(path) ? file_join(path, "ckpt.safetensors") : NULL;
+        char *trained = file_is_dir(path) ? run_file(path, "ckpt.safetensors") : NULL;
         code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
         free(trained);
         manifest_free(&m);

@@ -3,6 +3,7 @@
 #define TGC_WORK_H
 
 #include <cjson/cJSON.h>
+#include "../runtime/safetensors.h"
 #include "../runtime/session.h"
 #include "cli.h"
 
@@ -43,6 +44,8 @@ void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B,
 
 /* ---- state.c: training on disk ---- */
 
+enum { MOST_SETTINGS = 32 };
+
 typedef struct TrainState {
         int64_t  step;                  /* steps done */
         double   best;                  /* validation loss */
@@ -50,11 +53,17 @@ typedef struct TrainState {
         int64_t  tokens;                /* of the data */
         int64_t  batch, block, accum;   /* a step's sizes */
         uint64_t graph, text;           /* hashes of the model as read, and of ids and vocabulary */
+        StMeta   setting[MOST_SETTINGS]; int n_settings;        /* of the run (train_settings.c); written, not read */
 } TrainState;
 
-/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata. */
+/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a checksum, which state_load
+ * looks at. */
 int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
 int  state_peek(const char *path, TrainState *t, Err *e);       /* the metadata alone */
+/* A file of one step is first NAME.next-STEP; when the state of that step is there it gets its name.  So all files of a
+ * folder that is looked at through these two are of the state's step, whenever its writer was killed. */
+int  run_file_next(const char *dir, const char *name, int64_t step, char **path, Err *e);
+int  run_settle(const char *dir, Err *e);       /* names what the state has made true, removes what it has not */
 /* What the file does not say stays in *t: one of an older tgc has no sizes and hashes. */
 int  state_load(Session *s, const char *path, TrainState *t, Err *e);
 typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;

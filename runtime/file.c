@@ -1,5 +1,6 @@
 /* file.c: see file.h. */
 #include "file.h"
+#include "temp.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -204,6 +206,8 @@ static void out_free(FileOut *f)
 {
         if (f->fd >= 0)
                 close(f->fd);
+        if (f->temp)
+                temp_end(f->temp);
         free(f->path);
         free(f->temp);
         free(f);
@@ -215,20 +219,30 @@ static int out_fail(FileOut *f, const char *what, int why, Err *e)
         return err_set(e, TGC_IO, "%s: %s: %s", f->path, what, strerror(why));
 }
 
-/* A name of its own beside the target: ".NAME.tmp-PID-K". */
+/* A name of its own beside the target: ".NAME.tgc-PID-K". */
 static int open_temp(FileOut *f, mode_t mode, Err *e)
 {
+        static atomic_int number;
         const char *slash = strrchr(f->path, '/'), *base = slash ? slash + 1 : f->path;
         size_t size = strlen(f->path) + 64;
 
         f->temp = malloc(size);
         if (!f->temp)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", f->path);
+        snprintf(f->temp, size, "%.*s", slash ? (int)(slash == f->path ? 1 : slash - f->path) : 1, slash ? f->path : ".");
+        temp_sweep(f->temp, false);
         for (int k = 0; k < 1000; k++) {
-                snprintf(f->temp, size, "%.*s.%s.tmp-%ld-%d", (int)(base - f->path), f->path, base, (long)getpid(), k);
+                snprintf(f->temp, size, "%.*s.%s.tgc-%ld-%d", (int)(base - f->path), f->path, base, (long)getpid(),
+                         atomic_fetch_add(&number, 1));
+                temp_begin(f->temp);
                 f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-                if (f->fd >= 0)
+                if (f->fd >= 0) {
+                        temp_made(f->temp, f->fd);
                         return TGC_OK;
+                }
+                int why = errno;
+                temp_end(f->temp);
+                errno = why;
                 if (errno != EEXIST)
                         break;
         }
@@ -324,6 +338,15 @@ int file_out_write(FileOut *f, const void *data, size_t size, Err *e)
         return TGC_OK;
 }
 
+int file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e)
+{
+        int rc = f->failed ? err_set(e, TGC_IO, "%s: an earlier write failed", f->path) : flush(f, e);
+
+        if (!rc && pwrite(f->fd, data, size, (off_t)at) != (ssize_t)size)
+                rc = out_fail(f, "write", errno, e);
+        return rc;
+}
+
 uint64_t file_out_size(const FileOut *f) { return f->size; }
 
 /* A rename is durable only once the folder itself is on disk. */
@@ -366,10 +389,11 @@ int file_out_commit(FileOut *f, Err *e)
                 goto fail;
         }
         if (f->temp) {
-                if (rename(f->temp, f->path)) {
+                if (rename(f->temp, f->path)) {         /* still locked: nobody sweeps it before */
                         rc = out_fail(f, "rename", errno, e);
                         goto fail;
                 }
+                temp_end(f->temp);
                 rc = sync_folder(f->path, e);           /* the new file stands either way */
         }
         out_free(f);
@@ -386,6 +410,38 @@ void file_out_abort(FileOut *f)
         if (f->temp)
                 unlink(f->temp);
         out_free(f);
+}
+
+/* Locks ---------------------------------------------------------------- */
+
+int file_lock(int *fd, const char *path, const char *what, Err *e)
+{
+        char text[32] = "";
+
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (*fd < 0)
+                return err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
+        if (flock(*fd, LOCK_EX | LOCK_NB)) {
+                int why = errno, rc = TGC_OK;
+                if (why == EWOULDBLOCK) {
+                        ssize_t n = pread(*fd, text, sizeof text - 1, 0);
+                        rc = err_set(e, TGC_USAGE, "%s is in use by another run%s%.*s", what, n > 0 ? ", process " : "",
+                                     n > 0 ? (int)strspn(text, "0123456789") : 0, text);
+                }
+                close(*fd);
+                *fd = -1;
+                return rc;                              /* no locks here: as before there were any */
+        }
+        snprintf(text, sizeof text, "%ld\n", (long)getpid());
+        if (ftruncate(*fd, 0) || pwrite(*fd, text, strlen(text), 0) < 0)
+                text[0] = 0;                            /* the lock holds without its owner's number */
+        return TGC_OK;
+}
+
+void file_unlock(int fd)
+{
+        if (fd >= 0)
+                close(fd);
 }
 
 int file_write_atomic(const char *path, const void *data, size_t size, Err *e)

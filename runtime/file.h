@@ -1,8 +1,8 @@
 /* file.h: whole files in, whole files out.
  *
  * Reading maps the file.  Writing never shows a half-written file: the bytes go
- * to a temporary beside the target (".NAME.tmp-PID-K", left behind only when the
- * process is killed), which replaces it after fsync.  Every message names the path
+ * to a temporary beside the target (temp.h; left behind only when the process is
+ * killed, until the next one writes there), which replaces it after fsync.  Every message names the path
  * and the system's reason. */
 #ifndef TGC_FILE_H
 #define TGC_FILE_H
@@ -41,8 +41,14 @@ typedef struct FileOut FileOut;
 int      file_out_open(FileOut **out, const char *path, Err *e);
 int      file_out_write(FileOut *f, const void *data, size_t size, Err *e);
 uint64_t file_out_size(const FileOut *f);               /* bytes accepted so far */
+int      file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e);       /* over bytes accepted before */
 int      file_out_commit(FileOut *f, Err *e);           /* flush, fsync, rename, fsync folder; frees f, also on error */
 void     file_out_abort(FileOut *f);                    /* remove the temporary, free; NULL is allowed */
+
+/* Hold `path`, a file of its own, for as long as the process lives or until file_unlock; made when it is not there,
+ * and left.  TGC_USAGE with the holder's number when another process has it; *fd -1 where there are no locks. */
+int  file_lock(int *fd, const char *path, const char *what, Err *e);
+void file_unlock(int fd);
 
 int file_write_atomic(const char *path, const void *data, size_t size, Err *e);
 

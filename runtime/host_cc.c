@@ -17,6 +17,7 @@
 #include "cache.h"
 #include "file.h"
 #include "parallel.h"
+#include "temp.h"
 
 enum { MAX_ARGV = 96, MAX_LOG = 64 << 10, MAX_OBJECT = 1 << 30 };
 
@@ -30,9 +31,19 @@ static const char *tmp_root(void)
 
 int tmpdir_make(char path[512], Err *e)
 {
-        snprintf(path, 512, "%s/tgc-XXXXXX", tmp_root());
-        if (mkdtemp(path))
+        temp_sweep(tmp_root(), true);
+        snprintf(path, 512, "%s/tgc-%ld-XXXXXX", tmp_root(), (long)getpid());
+        if (mkdtemp(path)) {
+                char held[sizeof TEMP_OWNER + 512];
+                snprintf(held, sizeof held, "%s/" TEMP_OWNER, path);
+                temp_begin(held);
+                int fd = open(held, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+                if (fd >= 0) {
+                        temp_made(held, fd);
+                        close(fd);
+                }
                 return TGC_OK;
+        }
         err_set(e, TGC_IO, "cannot make a temporary folder %s: %s", path, strerror(errno));
         *path = 0;
         return TGC_IO;
@@ -43,11 +54,14 @@ void tmpdir_remove(const char *path)
         DIR *d = *path ? opendir(path) : 0;
         if (!d)
                 return;
-        for (struct dirent *f; (f = readdir(d)); )      /* tgc-XXXXXX is flat: files only */
+        for (struct dirent *f; (f = readdir(d)); )      /* the folder is flat: files only */
                 if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
                         unlinkat(dirfd(d), f->d_name, 0);
         closedir(d);
         rmdir(path);
+        char held[sizeof TEMP_OWNER + 512];
+        snprintf(held, sizeof held, "%.511s/" TEMP_OWNER, path);
+        temp_end(held);
 }
 
 void keep_source(const char *name, const char *text, size_t n, char *path, size_t cap)

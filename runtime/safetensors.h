@@ -29,12 +29,18 @@ bool safetensors_probe(const void *data, size_t size);
 /* TGC_BAD_FILE with the reason; `name` (the path) begins the message. */
 int  safetensors_parse(Safetensors *st, const void *data, size_t size, const char *name, Err *e);
 void safetensors_free(Safetensors *st);
+/* *there: the file has a hash.  TGC_BAD_FILE when it is not that of its bytes. */
+int  safetensors_check_hash(const void *data, size_t size, bool *there, const char *name, Err *e);
 
 /* Streaming writer.  tensor[i] gives name, dtype and shape (data is not read).
  * The file's order is larger elements first, so that all are aligned, then by
  * name; the same input gives the same bytes.  The data then follows in that
  * order: safetensors_out_order()[k] is the index of the k-th tensor. */
 typedef struct SafetensorsOut SafetensorsOut;
+
+/* Metadata SAFETENSORS_HASH = SAFETENSORS_NO_HASH gets the XXH3-64 of the whole file, with those zeros in its place. */
+#define SAFETENSORS_HASH "xxh3"
+#define SAFETENSORS_NO_HASH "0000000000000000"
 
 int  safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor *tensor, int n,
                           const StMeta *meta, int n_meta, Err *e);

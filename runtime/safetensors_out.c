@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 #include "file.h"
 #include "json.h"
 
@@ -11,6 +12,8 @@ struct SafetensorsOut {
         char    *path;
         int     *order;
         uint64_t left;                  /* bytes of data still to come */
+        uint64_t hash_at;               /* where the hash goes; 0: none is wanted */
+        XXH3_state_t *hash;
 };
 
 typedef struct Text { char *s; size_t n, room; bool failed; } Text;
@@ -137,6 +140,61 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
         return rc;
 }
 
+static int begin_hash(SafetensorsOut *o, const unsigned char *size, const Text *t, Err *e)
+{
+        static const char mark[] = "\"" SAFETENSORS_HASH "\":\"" SAFETENSORS_NO_HASH "\"";
+        const char *at = memmem(t->s, t->n, mark, sizeof mark - 1);
+
+        if (!at)
+                return TGC_OK;
+        o->hash_at = 8 + (uint64_t)(at - t->s) + sizeof SAFETENSORS_HASH + 3;
+        if (!(o->hash = XXH3_createState()))
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", o->path);
+        XXH3_64bits_reset(o->hash);
+        XXH3_64bits_update(o->hash, size, 8);
+        XXH3_64bits_update(o->hash, t->s, t->n);
+        return TGC_OK;
+}
+
+static int end_hash(SafetensorsOut *o, Err *e)
+{
+        char hex[17];
+
+        if (!o->hash)
+                return TGC_OK;
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(o->hash));
+        return file_out_patch(o->file, o->hash_at, hex, 16, e);
+}
+
+int safetensors_check_hash(const void *data, size_t size, bool *there, const char *name, Err *e)
+{
+        static const char mark[] = "\"" SAFETENSORS_HASH "\":\"";
+        const char *s = data, *at;
+        uint64_t n = 0;
+        char hex[17];
+        XXH3_state_t *x;
+
+        *there = false;
+        for (size_t i = 0; i < 8 && size >= 8; i++)
+                n |= (uint64_t)((const unsigned char *)s)[i] << 8 * i;
+        if (size < 8 || n > size - 8 || !(at = memmem(s + 8, (size_t)n, mark, sizeof mark - 1)))
+                return TGC_OK;
+        at += sizeof mark - 1;
+        if ((size_t)(at - s) + 16 > size)
+                return TGC_OK;
+        *there = true;
+        if (!(x = XXH3_createState()))
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", name);
+        XXH3_64bits_reset(x);
+        XXH3_64bits_update(x, s, (size_t)(at - s));
+        XXH3_64bits_update(x, SAFETENSORS_NO_HASH, 16);
+        XXH3_64bits_update(x, at + 16, size - (size_t)(at - s) - 16);
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(x));
+        XXH3_freeState(x);
+        return memcmp(hex, at, 16) ? err_set(e, TGC_BAD_FILE, "%s: damaged: it says that its checksum is %.16s, its bytes have %s", name,
+                                             at, hex) : TGC_OK;
+}
+
 int safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor *tensor, int n,
                          const StMeta *meta, int n_meta, Err *e)
 {
@@ -155,6 +213,8 @@ int safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor 
                 rc = file_out_open(&o->file, path, e);
         for (int i = 0; i < 8; i++)
                 size[i] = (unsigned char)(t.n >> 8 * i);
+        if (!rc)
+                rc = begin_hash(o, size, &t, e);
         if (!rc)
                 rc = file_out_write(o->file, size, 8, e);
         if (!rc)
@@ -175,6 +235,8 @@ int safetensors_out_write(SafetensorsOut *o, const void *data, size_t bytes, Err
         if (bytes > o->left)
                 return err_set(e, TGC_FAIL, "%s: more data than the header states", o->path);
         o->left -= bytes;
+        if (o->hash)
+                XXH3_64bits_update(o->hash, data, bytes);
         return file_out_write(o->file, data, bytes, e);
 }
 
@@ -184,7 +246,7 @@ int safetensors_out_commit(SafetensorsOut *o, Err *e)
 
         if (o->left) {
                 rc = err_set(e, TGC_FAIL, "%s: %llu bytes of data are missing", o->path, (unsigned long long)o->left);
-        } else {
+        } else if (!(rc = end_hash(o, e))) {
                 rc = file_out_commit(o->file, e);
                 o->file = 0;
         }
@@ -197,6 +259,7 @@ void safetensors_out_abort(SafetensorsOut *o)
         if (!o)
                 return;
         file_out_abort(o->file);
+        XXH3_freeState(o->hash);
         free(o->path);
         free(o->order);
         free(o);

@@ -16,6 +16,8 @@ say() {         # say NAME PROBLEM: an empty problem is a pass
         if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
 }
 
+temps() { find . -name '.*.tgc-*' -o -name '.*.tmp-*' -o -name '*.next-*'; }
+
 cat > tiny.lua <<'LUA'
 local b = require "blocks"
 return {
@@ -70,7 +72,7 @@ every_call() {
                         cmp -s out/$f whole/$f || { echo "killed at call $n: $f is another"; return; }
                 done
                 cmp -s out.csv whole.csv || { echo "killed at call $n: the log is another: $(diff out.csv whole.csv | head -3)"; return; }
-                [ "$(find out -type f | wc -l)" = 4 ] || { echo "killed at call $n: files stay: $(ls -A out)"; return; }
+                [ -z "$(temps)" ] || { echo "killed at call $n: files stay: $(temps)"; return; }
         done
         [ $tries -ge 15 ] || echo "only $tries calls before the end"
 }
@@ -112,7 +114,6 @@ say a_damaged_state_is_refused "$(damaged)"
 
 # ---- what is left beside what is written ----
 
-temps() { find . -name '.*.tgc-*' -o -name '*.next-*'; }
 # A stop before each call shows every moment; a signal then ends the process.
 signals() {     # COMMAND...
         local s n rc

@@ -188,7 +188,7 @@ int state_peek(const char *path, TrainState *st, Err *e)
 }
 
 /* A state with settings has a checksum; an older one may have none. */
-static int check_hash(const char *path, Err *e)
+int state_check(const char *path, Err *e)
 {
         FileMap m;
         bool there;
@@ -206,8 +206,8 @@ int state_load(Session *s, const char *path, TrainState *st, Err *e)
 {
         const Manifest *m = session_manifest(s);
         Checkpoint *ck;
-        int code = check_hash(path, e);
-        if (code || (code = checkpoint_open(&ck, path, e)))
+        int code = checkpoint_open(&ck, path, e);
+        if (code)
                 return code;
         float *x = malloc(largest(m) * sizeof *x);
         code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);

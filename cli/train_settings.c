@@ -44,7 +44,11 @@ static void value_text(const OptionValue *v, OptionId o, char buf[64])
         if (is_string(o))
                 snprintf(buf, 64, "%.60s", v->s ? v->s : "");
         else if (option_info[o].kind == OPT_NUM)
-                snprintf(buf, 64, "%.17g", v->d);
+                for (int digits = 15; digits <= 17; digits++) {         /* the shortest that reads back */
+                        snprintf(buf, 64, "%.*g", digits, v->d);
+                        if (strtod(buf, NULL) == v->d)
+                                break;
+                }
         else
                 snprintf(buf, 64, "%lld", (long long)v->i);
 }

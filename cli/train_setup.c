@@ -130,7 +130,7 @@ static int open_plan(Train *t, Err *e)
                 a.v[O_BATCH].i = t->offsets.dim[2];
         if (!init && kind == MODEL_HF && (code = folder_weights(path, "--init_from scratch", &there, e)))
                 return code;
-        if ((code = load(&t->l, &a, &how, e)))
+        if ((code = load(&t->l, &a, &how, e)) || (code = settings_same(t, e)))
                 return code;
         if (!init && (there || kind == MODEL_LLAMA2C))
                 init = path;
@@ -278,8 +278,8 @@ static int resume(Train *t, Err *e)
         int code;
         if (!path)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!(code = state_load(t->s, path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e))
-            && !(code = settings_same(t, e)))
+        if (!(code = state_peek(path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e))
+            && !(code = state_load(t->s, path, &was, e)))
                 t->state = was;
         free(path);
         return code;
@@ -357,7 +357,7 @@ static int go_on(Train *t, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (!file_exists(path))                 /* makes no folder of a misspelt name */
                 code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
-        else if (!(code = lock_folder(t, e)) && !(code = model_kind(t->a->pos[0], &kind, real, sizeof real, e)))
+        else if (!(code = lock_folder(t, e)) && !(code = state_check(path, e)) && !(code = model_kind(t->a->pos[0], &kind, real, sizeof real, e)))
                 code = settings_take(t, path, kind == MODEL_PLAN, e);
         free(path);
         return code;

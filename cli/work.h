@@ -56,9 +56,9 @@ typedef struct TrainState {
         StMeta   setting[MOST_SETTINGS]; int n_settings;        /* of the run (train_settings.c); written, not read */
 } TrainState;
 
-/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a checksum, which state_load
- * looks at. */
+/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a checksum. */
 int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
+int  state_check(const char *path, Err *e);     /* the checksum; TGC_BAD_FILE */
 int  state_peek(const char *path, TrainState *t, Err *e);       /* the metadata alone */
 /* A file of one step is first NAME.next-STEP; when the state of that step is there it gets its name.  So all files of a
  * folder that is looked at through these two are of the state's step, whenever its writer was killed. */

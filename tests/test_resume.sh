@@ -1,0 +1,111 @@
+#!/bin/bash
+# test_resume.sh: --resume takes the settings of the run from its state; what is given again and differs is said where it
+# may change, and refused by name, with both values, where the run would be another one.
+set -u
+TGC=$(readlink -f "${TGC:-build/tgc}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-resume-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
+unset TGC_DEVICE TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# tgc CODE WORDS ARGUMENTS...: "" or what is wrong; WORDS is a fixed string of the message
+tgc() {
+        local want=$1 words=$2 rc
+        shift 2
+        timeout -k 2 60 "$TGC" "$@" > out 2> err < /dev/null
+        rc=$?
+        if [ $rc -ne "$want" ]; then
+                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
+        elif [ "$words" ] && ! grep -Fq -- "$words" err; then
+                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
+        fi
+}
+
+cat > tiny.lua <<'LUA'
+local b = require "blocks"
+return {
+        name = "tiny", params = { vocab = 11, ctx = 8, n_embd = 8 },
+        graph = function(p)
+                local ids, targets = b.inputs()
+                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
+                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
+                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+        end,
+}
+LUA
+seq 1 300 > text.txt
+"$TGC" compile tiny.lua --target cpu -q -o x.plan 2> /dev/null || { echo "skip resume: no C compiler"; exit 0; }
+
+loud=(--data text.txt --device cpu -t 1)
+here=("${loud[@]}" -q)
+of_run=(-D n_embd=16 --dtype bf16 -O1 -b 3 --block-size 6 --seed 7 --val_fraction 0.2 --learning_rate 0.01 --min_lr 0.002 --warmup_iters 3
+        --lr_decay_iters 8 --weight_decay 0.2 --beta1 0.8 --beta2 0.9 --eps 1e-7 --grad_clip 0.7 --eval_interval 2 --eval_iters 3
+        --gradient_accumulation_steps 2 --no-always_save_checkpoint)
+
+# Every setting comes from the state: the rest of the run is what it would have been.
+same_run() {
+        local p f
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" "${of_run[@]}" --max_iters 8 --out_dir whole --log_csv whole.csv)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${of_run[@]}" --max_iters 4 --out_dir cut --log_csv cut.csv)
+        cp -r cut four
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 8 --out_dir cut --log_csv cut.csv)
+        for f in cut.csv cut/state.safetensors cut/ckpt.safetensors cut/model.plan; do
+                [ -n "$p" ] || cmp -s $f ${f/cut/whole} || p="$f is another: $(diff cut.csv whole.csv | head -3)"
+        done
+        # finished, as the state says: nothing to do, with no option at all
+        [ -z "$p" ] && p=$(tgc 0 'has 8 steps already, --max_iters is 8' train tiny.lua --data text.txt --device cpu --resume --out_dir cut)
+        echo "$p"
+}
+say settings_come_from_the_state "$(same_run)"
+
+refused() {
+        local o p
+        while read -r o; do
+                p=$(tgc 2 "--${o%%|*}: the run before had --${o##*|}" train tiny.lua "${here[@]}" --resume --max_iters 8 --out_dir four --${o%%|*})
+                [ -z "$p" ] || { echo "$p"; return; }
+        done <<'LIST'
+dtype f32|dtype bf16
+optimize 3|optimize 1
+val_fraction 0.1|val_fraction 0.2
+seed 8|seed 7
+batch-size 2|batch-size 3
+block-size 5|block-size 6
+ctx-size 7|ctx-size 0
+gradient_accumulation_steps 1|gradient_accumulation_steps 2
+LIST
+        p=$(tgc 3 'trained another model than tiny.lua' train tiny.lua "${here[@]}" --resume --out_dir four -D n_embd=8)
+        # a plan has settings of its own
+        "$TGC" compile tiny.lua -D n_embd=16 -b 3 --block-size 6 -O1 --tokenizer char:text.txt -q -o f32.plan
+        "$TGC" compile tiny.lua -D n_embd=16 -b 3 --block-size 6 --dtype bf16 --tokenizer char:text.txt -q -o o3.plan
+        [ -z "$p" ] && p=$(tgc 2 '--dtype f32: the run before had --dtype bf16' train f32.plan "${here[@]}" --resume --out_dir four)
+        [ -z "$p" ] && p=$(tgc 2 '--optimize 3: the run before had --optimize 1' train o3.plan "${here[@]}" --resume --out_dir four)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --max_iters 2 --out_dir plain)
+        [ -z "$p" ] && p=$(tgc 2 '--tf32 1: the run before had --tf32 0' train tiny.lua "${here[@]}" --resume --out_dir plain --tf32)
+        { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<i8', 'fortran_order': False, 'shape': (3, 1, 8), }"; head -c 192 /dev/zero; } > o.npy
+        [ -z "$p" ] && p=$(tgc 2 '--batch_offsets: the run before had none' train tiny.lua "${here[@]}" --resume --out_dir plain --max_iters 3 --batch_offsets o.npy)
+        echo "$p"
+}
+say another_run_is_refused_by_name "$(refused)"
+
+overridden() {
+        local p
+        cp -r four over
+        p=$(tgc 0 '--learning_rate 0.02: the run before had 0.01' train tiny.lua "${loud[@]}" --resume --max_iters 8 --out_dir over \
+                --learning_rate 0.02 --grad_clip 0.7 --log_csv over.csv)
+        [ -z "$p" ] && ! grep -Fq -- '--max_iters 8: the run before had 4' err && p="no word about --max_iters: $(cat err)"
+        [ -z "$p" ] && grep -q -- '--grad_clip' err && p="--grad_clip is what it was: $(cat err)"
+        # the rate of step 4 is of the new highest and the old lowest
+        [ -z "$p" ] && [ "$(sed -n 's/^4,\([0-9.e-]*\),.*/\1/p' over.csv)" != 0.0182811529 ] && p="lr is $(sed -n 2p over.csv)"
+        cp -r four longer
+        [ -z "$p" ] && p=$(tgc 0 "the run's schedule stays: from step 8 on" train tiny.lua "${loud[@]}" --resume --max_iters 9 --out_dir longer)
+        echo "$p"
+}
+say what_is_given_again_is_said "$(overridden)"
+
+exit $failed

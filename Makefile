@@ -28,7 +28,7 @@ CUH     := $(sort $(wildcard codegen/kernels/*.cuh) $(wildcard codegen/kernels/e
 CPUH    := $(sort codegen/kernels/tgc.h $(wildcard codegen/kernels/cpu_*.h))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all demo check check-built check-cuda bless dist clean help deps
+.PHONY: all fuzz demo check check-built check-cuda bless dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -54,9 +54,26 @@ $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
 
+$(BUILD)/tests/test_fuzz: $(wildcard tests/fuzz/*.[ch])
 $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
+
+# Targets of libFuzzer; the library is built with clang and the sanitizers in a folder of its own.
+FUZZ    ?= $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c)))
+TIME    ?= 60
+FUZZ_OPT = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+
+fuzz:
+	@$(MAKE) --no-print-directory BUILD=build/fuzz CC="$(CCACHE) clang" OPT="$(FUZZ_OPT) -fsanitize=fuzzer-no-link" \
+	        $(FUZZ:%=build/fuzz/target/%)
+	@for f in $(FUZZ); do mkdir -p build/fuzz/found/$$f && echo "== $$f" && \
+	        build/fuzz/target/$$f -max_total_time=$(TIME) -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 -close_fd_mask=1 \
+	        -artifact_prefix=build/fuzz/found/$$f. build/fuzz/found/$$f tests/fuzz/seeds/$$f || exit 1; done
+
+build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(STD) $(FUZZ_OPT) -fsanitize=fuzzer -DFUZZ_ALONE $(LUA_INC) -o $@ $< $(LIB) $(LIBS)
 
 # The C kernels are built as generated code is.
 $(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math -Icodegen/kernels -Iruntime
@@ -69,6 +86,7 @@ help:
 	@echo "make check      set up, build, run every test that needs no GPU (SAN=1: under sanitizers)"
 	@echo "make check-cuda the tests that need one"
 	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
+	@echo "make fuzz       fuzz the readers with clang: FUZZ=NAME one of tests/fuzz, TIME=seconds"
 	@echo "make bless      rewrite the second halves of the pass tests; read the diff"
 
 deps:

@@ -1,0 +1,64 @@
+/* test_fuzz.c: every target of tests/fuzz over its seeds, among them what fuzzing has found.
+ *
+ * A new target is two lines here. */
+#include <dirent.h>
+#include "test.h"
+#include "fuzz/json.c"
+#include "fuzz/tok_char.c"
+#include "fuzz/tok_gpt2.c"
+#include "fuzz/tok_json.c"
+#include "fuzz/tok_llama2c.c"
+#include "fuzz/tok_ranks.c"
+#include "fuzz/tok_spm.c"
+
+/* Each file, and what is left of it when it is cut off and when a byte of it changes. */
+static void replay(const char *name, void (*target)(const uint8_t *, size_t))
+{
+        char path[512];
+        struct dirent *f;
+        uint32_t x = 1;
+        int n_file = 0;
+        DIR *d;
+
+        snprintf(path, sizeof path, "tests/fuzz/seeds/%s", name);
+        CHECK_MSG((d = opendir(path)), "%s: no seeds", path);
+        while ((f = readdir(d))) {
+                if (*f->d_name == '.')
+                        continue;
+                snprintf(path, sizeof path, "tests/fuzz/seeds/%s/%s", name, f->d_name);
+                FILE *in = fopen(path, "rb");
+                CHECK_MSG(in, "%s", path);
+                fseek(in, 0, SEEK_END);
+                size_t n = (size_t)ftell(in);
+                rewind(in);
+                uint8_t *all = malloc(n + 1);
+                CHECK(fread(all, 1, n, in) == n);
+                fclose(in);
+                target(all, n);
+                for (int i = 0; i < 8 && n; i++) {
+                        x = x * 1664525 + 1013904223;
+                        size_t at = (x >> 8) % n, m = i % 2 ? n : at;
+                        uint8_t *part = malloc(m + !m), was = all[at];          /* as long as it is, for sanitizers */
+                        all[at] = (uint8_t)x;
+                        memcpy(part, all, m);
+                        all[at] = was;
+                        target(part, m);
+                        free(part);
+                }
+                free(all);
+                n_file++;
+        }
+        closedir(d);
+        CHECK(n_file > 0);
+}
+
+#define TARGET(name) TEST(name) { replay(#name, fuzz_##name); }
+TARGET(json)
+TARGET(tok_char)
+TARGET(tok_gpt2)
+TARGET(tok_json)
+TARGET(tok_llama2c)
+TARGET(tok_ranks)
+TARGET(tok_spm)
+
+TEST_MAIN

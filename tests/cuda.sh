@@ -119,7 +119,7 @@ check() {
         # at once, of nearly as many heads as there are teams of blocks
         try "check llama, 64 heads of 777" $tgc check models/llama.lua -b 8 --block-size 777 -D head_dim=64 -D n_head=8 -D n_kv_head=8 -D vocab=64 -D ctx=777 -D n_layer=1 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         # values of another width than keys, and DeepSeek's widths
-        for m in "" "-D dk=24 -D dv=16 --dtype bf16" "-D dk=12 -D dv=7 --dtype f16 -O0" "-D dk=48 -D dv=64 --documents 3 --tokens 29 --dtype bf16" \
+        for m in "" "-D dk=24 -D dv=16 --dtype bf16" "-D dk=12 -D dv=7 --dtype f16 -O0" "-D dk=48 -D dv=64 -D ctx=48 --documents 3 --tokens 29 --dtype bf16" \
                  "-D dk=192 -D dv=128 -D turned=64 -D ctx=150 -b 2 --block-size 150 --dtype bf16"; do
                 # shellcheck disable=SC2086
                 try "check widths.lua $m" $tgc check tests/e2e/check/widths.lua $m -D dropout=0.1 --greedy 8 --device cuda

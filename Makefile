@@ -28,7 +28,7 @@ CUH     := $(sort $(wildcard codegen/kernels/*.cuh) $(wildcard codegen/kernels/e
 CPUH    := $(sort codegen/kernels/tgc.h $(wildcard codegen/kernels/cpu_*.h))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all fuzz demo check check-built check-cuda bless dist clean help deps
+.PHONY: all fuzz demo check check-built check-shared quick check-cuda bless dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -84,6 +84,7 @@ help:
 	@echo "make            build build/tgc"
 	@echo "make demo       set up (Debian), build, compile the example model, generate text"
 	@echo "make check      set up, build, run every test that needs no GPU (SAN=1: under sanitizers)"
+	@echo "make quick      the tests that start no compiler: half a minute"
 	@echo "make check-cuda the tests that need one"
 	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
 	@echo "make fuzz       fuzz the readers with clang: FUZZ=NAME one of tests/fuzz, TIME=seconds"
@@ -101,6 +102,19 @@ check: deps
 
 check-built: $(BUILD)/tgc $(TESTS)
 	@bash tests/run.sh $(BUILD)
+
+# Those over ../shared/data alone.
+DATA_TESTS := $(patsubst tests/%.c,%,$(shell grep -lE '^TEST_(DATA|SHARED)' tests/test_*.c))
+
+check-shared: $(BUILD)/tgc $(patsubst %,$(BUILD)/tests/%,$(DATA_TESTS))
+	@TGC_TEST_SHARED=only bash tests/run.sh $(BUILD) $(DATA_TESTS)
+
+# What a change of the compiler or of a reader breaks first.  No test of these starts a compiler.
+QUICK = $(patsubst %,test_%,ir grad passes schedule read read_errors tables token_axis families weight_map formats checkpoints \
+	tokenizer tokenizer_files plan cpu_products cpu_attention cpu_rows cpu_experts cpu_update)
+
+quick: $(BUILD)/tgc $(patsubst %,$(BUILD)/tests/%,$(QUICK))
+	@CC=/nonexistent CXX=/nonexistent bash tests/run.sh $(BUILD) $(QUICK)
 
 check-cuda: $(BUILD)/tgc
 	@bash tests/cuda.sh $(BUILD)

@@ -3,7 +3,7 @@
 #
 #   kernels   every kernel family by itself, compiled by nvcc, against plain loops in double
 #   check     every model file, f32, bf16 and f16: logits, loss and gradients against the evaluator
-#   data      reference ids, logits and training runs (../shared/data, skipped where absent)
+#   data      reference ids, logits and training runs (tests/data, and ../shared/data where that is)
 #   memory    a session leaves device memory as it was, to the byte, and the sessions' other tests on the GPU
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
 #
@@ -189,8 +189,6 @@ check() {
 }
 
 data() {
-        local d=../shared/data
-        if [ ! -d $d ]; then skip data "../shared/data is absent"; return; fi
         for t in ${*:-test_infer test_infer_models test_infer_vectors test_experts test_train:pytorch}; do
                 set -- ${t/:/ }
                 [ -x "$build/tests/$1" ] || { skip "data $1" "not built"; continue; }

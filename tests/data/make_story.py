@@ -59,9 +59,9 @@ def tok_bin(t, path):
 
 def config():
         return dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=V, hidden_size=C, intermediate_size=F,
-                    num_hidden_layers=L, num_attention_heads=H, num_key_value_heads=K, head_dim=D, max_position_embeddings=CTX,
+                    num_hidden_layers=L, num_attention_heads=H, num_key_value_heads=K, max_position_embeddings=CTX,
                     rms_norm_eps=EPS, rope_theta=10000.0, hidden_act="silu", attention_bias=False, mlp_bias=False,
-                    tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, torch_dtype="float32")
+                    tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, torch_dtype="float32", use_cache=True)
 
 
 def train(t):
@@ -79,7 +79,7 @@ def train(t):
                 init, out = f"{tmp}/init", f"{tmp}/out"
                 os.makedirs(init)
                 save_file(w, f"{init}/model.safetensors", {"format": "pt"})
-                json.dump(config(), open(f"{init}/config.json", "w"), indent=1)
+                json.dump(config(), open(f"{init}/config.json", "w"), indent=2)
                 t.save(f"{init}/tokenizer.json")
                 run = lambda *a: subprocess.run([TGC, *a], check=True)
                 run("train", init, "--data", f"{HERE}/text/stories.txt", "--device", "cpu", "-b", "8", "--block-size", "128",

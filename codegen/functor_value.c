@@ -1,5 +1,6 @@
 /* functor_value.c: the value of a member in one lane, as text. */
 #include "functor.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ const char *f_from_float(DType dt, const char *x, F *f)
         switch (dt) {
         case DT_BF16: return f_fmt(f, "bf16_from_float(%s)", x);
         case DT_F16: return f_fmt(f, "f16_from_float(%s)", x);
-        case DT_I32: return f_fmt(f, "(int)%s", x);
+        case DT_I32: return f_fmt(f, "int_from_float(%s)", x);
         default: return x;
         }
 }
@@ -153,6 +154,28 @@ static void scalar_text(F *f, Ref r, int k, Text *out)
         }
 }
 
+/* Surely without a fraction, and an int: what a cast to i32 leaves as it is. */
+static bool is_whole(const Graph *g, Ref r, int depth)
+{
+        const Node *n = &g->node[r];
+        if (n->type.dt == DT_I32)
+                return true;
+        if (depth == 4)
+                return false;
+        switch (n->op) {
+        case OP_FILL:
+                return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24;
+        case OP_OFFSET:
+                return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24 && is_whole(g, n->in[0], depth + 1);
+        case OP_ADD: case OP_SUB: case OP_MIN: case OP_MAX:
+                return is_whole(g, n->in[0], depth + 1) && is_whole(g, n->in[1], depth + 1);
+        case OP_CAST: case OP_RESHAPE: case OP_EXPAND: case OP_SLICE: case OP_TRANSPOSE:
+                return n->type.dt == DT_F32 && is_whole(g, n->in[0], depth + 1);
+        default:
+                return false;
+        }
+}
+
 const char *f_expr(F *f, Ref r, int k)
 {
         Graph *g = f->g;
@@ -164,8 +187,12 @@ const char *f_expr(F *f, Ref r, int k)
                 return virtual_text(f, &seen, &n->type, f->dom_of[r] - 1, k);
         switch (n->op) {
         case OP_GATHER:
-        case OP_CAST:
                 return operand(f, r, 0, k);
+        case OP_CAST:
+                return f_fmt(f, n->type.dt == DT_I32 && !is_whole(g, n->in[0], 0) ? "whole(%s)" : "%s", operand(f, r, 0, k));
+        case OP_CLAMP:
+                return f_fmt(f, "fminf(fmaxf(%s, 0.f), (float)(%s - 1))", operand(f, r, 0, k),
+                             f_dimc(f, clamp_rows(&n->a)));
         case OP_ACCUM: case OP_APPEND:
                 return operand(f, r, 1, k);
         case OP_INTERLEAVE:

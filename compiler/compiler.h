@@ -86,6 +86,27 @@ typedef struct FuseNote FuseNote;
 void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
 void order(Graph *g, Arena *tmp);
 
+/* ---- ranges.c: bounds of what a graph computes ---- */
+
+typedef struct Range {
+        double least, most;
+        bool nan;                       /* it may be no number */
+        bool exact;                     /* both ends are met: what lies beyond a table will be read */
+        bool soft;                      /* it may be stored in 16 bits */
+        bool position, ids;             /* made of these */
+        int  documents;                 /* see documents_seen */
+        Dim  below;                     /* of what depends on B and T: smaller than that; n 0: not known */
+} Range;
+
+typedef struct RangeFacts {
+        int64_t vocab;                  /* of the input ids; 0: not known */
+        int     length;                 /* positions of the longest sequence */
+        DType   dt;                     /* of 16-bit storage */
+} RangeFacts;
+
+Range *ranges(const Graph *g, const RangeFacts *f, Arena *a);           /* one per node */
+bool   range_below(const Range *r, Dim rows, double rows_least);        /* 0 .. rows - 1; rows_least: fewest there can be */
+
 /* ---- tables.c, token_axis.c, pipeline.c ---- */
 
 typedef struct CompileOptions {
@@ -119,8 +140,10 @@ typedef struct Compiled {
         int  n_kernels[2];
 } Compiled;
 
-/* error_at where a position or an id can lie beyond the table that it picks a row of. */
+/* Indices stay within what they pick from: error_at where one will not, a clamp where that is not known. */
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block);
+/* Of a program's graph after all passes: that this still holds; else an internal error. */
+void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx, int block);
 /* error_at where tokens meet outside of causal attention: what a cache holds is not enough for the next one then. */
 void check_token_axis(const Model *m);
 void compile(Model *m, const CompileOptions *o, Compiled *out);

@@ -93,6 +93,15 @@ static Dim bind_dim(Dim d, const Sizes *s)
         return d;
 }
 
+static void bind_clamp(Attr *a, const Sizes *s)
+{
+        const Dim d = bind_dim(clamp_rows(a), s);
+        a->below.rows = d.n;
+        a->below.B = d.e[SYM_B];
+        a->below.T = d.e[SYM_T];
+        a->below.S = d.e[SYM_S];
+}
+
 typedef struct Bind { const Sizes *s; bool drop; } Bind;
 
 /* Known sizes become constants; outside of training steps dropout is the identity. */
@@ -105,6 +114,8 @@ static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Node *x = NODE(g, n);
         for (int i = 0; i < x->type.rank; i++)
                 x->type.dim[i] = bind_dim(x->type.dim[i], b->s);
+        if (x->op == OP_CLAMP)
+                bind_clamp(&x->a, b->s);
         if (!b->drop && x->op == OP_ATTENTION)
                 x->a.att.p = 0;
         return n;
@@ -209,7 +220,8 @@ static double now(void)
 
 typedef struct Clock { double t[sizeof passes / sizeof *passes]; double codegen; } Clock;
 
-static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, Compiled *out, Clock *clock)
+/* ctx, block: most tokens of a sequence, of a window. */
+static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block, Compiled *out, Clock *clock)
 {
         Arena *tmp = arena_new();
         Graph *g = specialise(m, s, tmp);
@@ -230,6 +242,7 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
                 }
                 clock->t[i] += now() - t0;
         }
+        check_program_tables(g, m, o, ctx, block);
         arena_free(tmp);
         return g;
 }
@@ -476,7 +489,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         graph_print(m->graph, &out->ir, PRINT_LOC);
         n = specs_of(m, o, ctx, chunk, block, spec);
         for (int i = 0; i < n; i++) {
-                g[i] = run_passes(m, &spec[i], o, out, &clock);
+                g[i] = run_passes(m, &spec[i], o, ctx, block, out, &clock);
                 if (spec[i].kind == STEP)
                         step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);

@@ -1,58 +1,35 @@
 /* tables.c: what picks rows of a table stays within it.
  *
- * Kernels do not look: the row after the last is somebody else's memory.  Positions run to the end of the context or of
- * the training window, ids to that of the vocabulary; where an index is made of them by sums, bounds and casts, its largest
- * value is known here and compared with the table.  Of other indices nothing is known: a sort's are in range by itself. */
+ * Kernels do not look: the row after the last is somebody else's memory.  ir/indices.c says which inputs are indices, ranges.c
+ * what they lie between.  Positions run to the end of the context or of the training window, ids to that of the vocabulary;
+ * where such an index will leave its table that is the user's mistake.  Where it is not known whether it does (what comes of
+ * parameters, other inputs or floats) the index gets a clamp, an elementwise op like any other.  What products of experts
+ * sort by comes from one bucket, and documents are the runtime's. */
 #include "compiler.h"
 #include <math.h>
 #include <string.h>
 
-/* Values of a node; not a number: not known. */
-typedef struct Range { double least, most; bool position; } Range;
+/* Up to here every whole number is a float32, and clamps are computed in that. */
+enum { MOST_CLAMPED = 1 << 24 };
 
 typedef struct Limits {
         const Model *m;
         const CompileOptions *o;
         int  length;                    /* positions of the longest sequence, */
         bool by_block;                  /* which is a training window's */
+        Sizes least, most;
 } Limits;
 
-static double lower(double x, double y) { return x <= y ? x : x > y ? y : NAN; }
-static double upper(double x, double y) { return x >= y ? x : x < y ? y : NAN; }
-
-static Range range_of_input(const Node *n, const Limits *l)
+static Limits limits(const Model *m, const CompileOptions *o, int ctx, int block)
 {
-        if (!strcmp(n->name, "ids") && l->m->vocab)
-                return (Range){ 0, (double)l->m->vocab - 1, false };
-        if (!strcmp(n->name, "documents"))
-                return (Range){ 0, l->length, false };
-        return (Range){ NAN, NAN, false };
-}
-
-/* r: those of its inputs. */
-static Range range_of(const Node *n, const Range *r, const Limits *l)
-{
-        const Range none = { NAN, NAN, false }, a = n->n_in > 0 ? r[n->in[0]] : none, b = n->n_in > 1 ? r[n->in[1]] : none;
-        const bool position = a.position || b.position;
-        const double x = n->a.num.x;
-        switch (n->op) {
-        case OP_POSITION: return (Range){ 0, l->length - 1, true };
-        case OP_INPUT:    return range_of_input(n, l);
-        case OP_FILL:     return (Range){ x, x, false };
-        case OP_ADD:      return (Range){ a.least + b.least, a.most + b.most, position };
-        case OP_SUB:      return (Range){ a.least - b.most, a.most - b.least, position };
-        case OP_MIN:      return (Range){ lower(a.least, b.least), lower(a.most, b.most), position };
-        case OP_MAX:      return (Range){ upper(a.least, b.least), upper(a.most, b.most), position };
-        case OP_OFFSET:   return (Range){ a.least + x, a.most + x, position };
-        case OP_SCALE:    return (Range){ lower(a.least * x, a.most * x), upper(a.least * x, a.most * x), position };
-        case OP_RELU:     return (Range){ upper(a.least, 0), upper(a.most, 0), position };
-        case OP_CAST:
-        case OP_RESHAPE:
-        case OP_EXPAND:
-        case OP_SLICE:
-        case OP_TRANSPOSE: return a;
-        default:          return none;
-        }
+        const bool by_block = o->train && (!o->infer || block > ctx);
+        const int T = ctx > block ? ctx : block;
+        Limits l = { .m = m, .o = o, .length = by_block ? block : ctx, .by_block = by_block };
+        l.least = (Sizes){ { 1, 1, 1 } };
+        if (!o->infer)
+                l.least = (Sizes){ { o->batch, block, 1 } };
+        l.most = (Sizes){ { o->batch, T, T } };
+        return l;
 }
 
 /* has: "position table %wpe.weight has 64 rows". */
@@ -70,19 +47,77 @@ static _Noreturn void too_short(const Limits *l, Loc loc, const char *has, int64
                    given ? option : "the model's ctx of", l->length, (long long)need, option, fits, longer);
 }
 
-static void check_gather(const Graph *g, const Node *n, const Range *index, const Limits *l)
+/* An index that will leave its table; outside: it is never within. */
+static _Noreturn void beyond(const Graph *g, const Node *n, int i, const Range *index, int64_t rows, const Limits *l)
 {
-        const Node *table = NODE(g, n->in[0]);
-        const int64_t rows = table->type.dim[0].n;
+        const Node *from = NODE(g, n->in[i]);
         char has[300];
-        if (!dim_is_const(table->type.dim[0]) || !(floor(index->most) >= (double)rows))
-                return;
-        snprintf(has, sizeof has, "%stable %%%.200s has %lld rows", index->position ? "position " : "", table->name,
-                 (long long)rows);
-        if (index->position)
+        if (n->op == OP_BUCKET)
+                snprintf(has, sizeof has, "bucket sorts into %lld buckets", (long long)rows);
+        else
+                snprintf(has, sizeof has, "%stable %%%.200s has %lld rows", index->position ? "position " : "",
+                         NODE(g, n->in[n->op == OP_EXPERT_ROWS ? 1 : 0])->name, (long long)rows);
+        if (index->least >= 0 && index->position && n->op == OP_GATHER)
                 too_short(l, n->loc, has, rows, (int64_t)index->most + 1);
-        error_at(n->loc, "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it as "
-                 "many rows", has, (long long)index->most + 1, (long long)l->m->vocab);
+        if (index->least >= 0 && index->ids && n->op == OP_GATHER)
+                error_at(n->loc, "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it "
+                         "as many rows", has, (long long)index->most + 1, (long long)l->m->vocab);
+        error_at(n->loc, "%s, and the index %%%.200s runs from %.0f to %.0f; bound it by 0 and %lld", has, from->name,
+                 index->least, index->most, (long long)rows - 1);
+}
+
+/* The bucket of which r is result `index`. */
+static Ref bucket_of(const Graph *g, Ref r, int index)
+{
+        while (NODE(g, r)->op == OP_RESHAPE || (NODE(g, r)->op == OP_CAST && NODE(g, NODE(g, r)->in[0])->type.dt == DT_I32))
+                r = NODE(g, r)->in[0];
+        if (index && (NODE(g, r)->op != OP_ITEM || NODE(g, r)->a.item.index != index))
+                return 0;
+        r = index ? NODE(g, r)->in[0] : r;
+        return NODE(g, r)->op == OP_BUCKET ? r : 0;
+}
+
+/* What perm and offs, inputs i and i + 1, must be. */
+static bool sorted(const Graph *g, const Node *n, int i)
+{
+        const Ref bucket = bucket_of(g, n->in[i], 0);
+        return bucket && bucket == bucket_of(g, n->in[i + 1], 1);
+}
+
+static bool is_documents(const Graph *g, Ref r)
+{
+        return NODE(g, r)->op == OP_INPUT && !strcmp(NODE(g, r)->name, "documents");
+}
+
+/* Does input i need a clamp to `rows`?  error_at if it is wrong. */
+static bool needs_clamp(const Graph *g, const Node *n, int i, const Range *at, const Limits *l, Dim *rows)
+{
+        const Range *index = &at[n->in[i]];
+        switch (index_kind(g, n, i, rows)) {
+        case INDEX_PERM:
+                if (!sorted(g, n, i))
+                        error_at(n->loc, "%s: %%%s and %%%s must be the two results of one bucket", op_info[n->op].text,
+                                 NODE(g, n->in[i])->name, NODE(g, n->in[i + 1])->name);
+                return false;
+        case INDEX_DOCUMENTS:
+                if (!is_documents(g, n->in[i]))
+                        error_at(n->loc, "%s: documents are the input `documents`, which the runtime fills", op_info[n->op].text);
+                return false;
+        case INDEX_BELOW:
+                break;
+        default:
+                return false;
+        }
+        const double least = (double)dim_value(*rows, &l->least), most = (double)dim_value(*rows, &l->most);
+        if (range_below(index, *rows, least))
+                return false;
+        if (!index->nan && (index->most < 0 || index->least >= most || (index->exact && dim_is_const(*rows))))
+                beyond(g, n, i, index, (int64_t)most, l);
+        if (most > MOST_CLAMPED)
+                error_at(n->loc, "%s: %%%s picks of up to %.0f rows, and of the index %%%s nothing is known; an index that is "
+                         "computed is exact up to %d", op_info[n->op].text, n->name, most, NODE(g, n->in[i])->name,
+                         (int)MOST_CLAMPED);
+        return true;
 }
 
 /* A mask has a column for each key, and a row for each query, or one for all. */
@@ -107,24 +142,88 @@ static void note_positions(Model *m, const Graph *g, const Node *n, const Range 
 {
         const Dim rows = NODE(g, n->in[0])->type.dim[0];
         int64_t most = rows.n - ((int64_t)index->most + 1 - l->length);
-        if (index->position && dim_is_const(rows) && isfinite(index->most) && (!m->positions || most < m->positions))
+        if (index->position && dim_is_const(rows) && index->most < rows.n && (!m->positions || most < m->positions))
                 m->positions = most;
+}
+
+typedef struct Clamps { unsigned char *input; Dim *rows; } Clamps;      /* bit i: input i, of that many rows */
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const Clamps *c = ctx;
+        const Dim d = c->rows[r];
+        const Attr a = { .below = { d.n, d.e[SYM_B], d.e[SYM_T], d.e[SYM_S] } };
+        Ref in[MAX_IN];
+        for (int i = 0; i < NODE(old, r)->n_in; i++) {
+                in[i] = map[NODE(old, r)->in[i]];
+                if (c->input[r] >> i & 1)
+                        in[i] = graph_typed(g, OP_CLAMP, NULL, &in[i], 1, &a, NODE(old, r)->loc,
+                                            graph_name(g, NODE(g, in[i])->name));
+        }
+        Ref n = graph_copy_node(old, r, g, map);
+        for (int i = 0; i < NODE(old, r)->n_in; i++)
+                NODE(g, n)->in[i] = in[i];
+        return n;
+}
+
+static RangeFacts facts(const Limits *l)
+{
+        return (RangeFacts){ .vocab = l->m->vocab, .length = l->length, .dt = l->o->dtype };
 }
 
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block)
 {
-        const Graph *g = m->graph;
-        const bool by_block = o->train && (!o->infer || block > ctx);
-        const Limits l = { m, o, by_block ? block : ctx, by_block };
-        Range *r = arena_alloc(m->arena, (size_t)g->n_nodes * sizeof *r);
-        for (Ref i = 1; i < g->n_nodes; i++) {
-                const Node *n = NODE(g, i);
-                r[i] = range_of(n, r, &l);
-                if (n->op == OP_GATHER) {
-                        check_gather(g, n, &r[n->in[1]], &l);
-                        note_positions(m, g, n, &r[n->in[1]], &l);
-                } else if (n->op == OP_ATTENTION) {
-                        check_mask(g, n, &l);
+        Graph *g = m->graph;
+        const Limits l = limits(m, o, ctx, block);
+        const RangeFacts f = facts(&l);
+        const size_t n = (size_t)g->n_nodes;
+        Range *at = ranges(g, &f, m->arena);
+        Clamps c = { arena_alloc(m->arena, n), arena_alloc(m->arena, n * sizeof *c.rows) };
+        bool any = false;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *x = NODE(g, r);
+                for (int i = 0; i < x->n_in; i++)
+                        if (needs_clamp(g, x, i, at, &l, &c.rows[r])) {
+                                c.input[r] |= (unsigned char)(1u << i);
+                                any = true;
+                        }
+                if (x->op == OP_GATHER)
+                        note_positions(m, g, x, &at[x->in[1]], &l);
+                else if (x->op == OP_ATTENTION)
+                        check_mask(g, x, &l);
+        }
+        if (any)
+                graph_rebuild(g, visit, &c);
+}
+
+void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx, int block)
+{
+        const Limits l = limits(m, o, ctx, block);
+        const RangeFacts f = facts(&l);
+        Arena *tmp = arena_new();
+        const Range *at = ranges(g, &f, tmp);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                Dim rows;
+                for (int i = 0; i < n->n_in; i++) {
+                        bool ok = true;
+                        switch (index_kind(g, n, i, &rows)) {
+                        case INDEX_BELOW:
+                                ok = range_below(&at[n->in[i]], rows, (double)dim_value(rows, &l.least));
+                                break;
+                        case INDEX_PERM:
+                                ok = sorted(g, n, i);
+                                break;
+                        case INDEX_DOCUMENTS:
+                                ok = is_documents(g, n->in[i]);
+                                break;
+                        default:
+                                break;
+                        }
+                        if (!ok)
+                                error_internal(n->loc, "%%%s of @%s picks from outside of its table by %%%s", n->name, g->name,
+                                               NODE(g, n->in[i])->name);
                 }
         }
+        arena_free(tmp);
 }

@@ -88,7 +88,7 @@ double dt_round(DType dt, double x)
         case DT_F32:  return (double)(float)x;
         case DT_BF16: return nearest(x, 8, -133, 0x1.fep127);
         case DT_F16:  return nearest(x, 11, -24, 65504);
-        default:      return trunc(x);
+        default:      return isnan(x) ? 0 : trunc(fmin(fmax(x, INT32_MIN), INT32_MAX));      /* as GPUs do */
         }
 }
 

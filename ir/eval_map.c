@@ -103,6 +103,13 @@ static void strides(Eval *e, const Type *out, const Type *t, int64_t *step)
         }
 }
 
+static void clamp(Job *j)
+{
+        const double most = (double)eval_dim(j->e, clamp_rows(&j->n->a)) - 1;
+        for (int64_t i = 0; i < j->y[0].n; i++)
+                j->y[0].v[i] = fmin(fmax(j->x[0]->v[i], 0), most);
+}
+
 static void elementwise(Job *j)
 {
         static const double zero[1];
@@ -130,7 +137,7 @@ static void elementwise(Job *j)
         }
         if (j->n->op == OP_CAST && t->dt == DT_I32)
                 for (int64_t i = 0; i < j->y[0].n; i++)
-                        j->y[0].v[i] = trunc(j->y[0].v[i]);
+                        j->y[0].v[i] = dt_round(DT_I32, j->y[0].v[i]);
 }
 
 void eval_map(Job *j)
@@ -147,6 +154,9 @@ void eval_map(Job *j)
         case OP_POSITION:
                 for (int64_t i = 0; i < y->n; i++)
                         y->v[i] = eval_position(j->e, i);
+                break;
+        case OP_CLAMP:
+                clamp(j);
                 break;
         case OP_DROPOUT:
                 for (int64_t i = 0; i < y->n; i++)

@@ -118,7 +118,8 @@ typedef struct Node Node;
 
 typedef enum {
         ATTR_NONE, ATTR_NUM, ATTR_DROP, ATTR_ROPE, ATTR_MM, ATTR_EXPERT, ATTR_ATT, ATTR_SLICE, ATTR_PERM,
-        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, ATTR_ROUTE, ATTR_ROWS, N_ATTR
+        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, ATTR_ROUTE, ATTR_ROWS, ATTR_BELOW,
+        N_ATTR
 } AttrKind;
 
 enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_VALUE };
@@ -142,6 +143,7 @@ typedef struct Attr {
                 struct { int64_t both; } ce;
                 struct { int64_t k, renorm; } route;
                 struct { int64_t adiv, mix, bias; } rows;       /* slots of one row of a; slots summed to one row, 0: none */
+                struct { int64_t rows, B, T, S; } below;        /* rows times these powers of the symbols */
         };
 } Attr;
 
@@ -228,6 +230,19 @@ void   graph_rebuild(Graph *g, Visit *visit, void *ctx);
 Ref    graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map);    /* the visitor that keeps a node */
 void   graph_sweep(Graph *g);                                           /* drop nodes no output needs */
 
+/* ---- indices.c: which inputs pick rows, and of how many ---- */
+
+/* Kernels do not look whether an index is one, but where it says so here; compiler/tables.c sees to it before. */
+typedef enum {
+        INDEX_NONE,                     /* no index: only values of other types may be read there */
+        INDEX_BELOW,                    /* 0 .. rows - 1 */
+        INDEX_ANY,                      /* kernels look: one outside is left out */
+        INDEX_PERM, INDEX_OFFS,         /* the two results of one bucket */
+        INDEX_DOCUMENTS,                /* the input `documents`, which the runtime fills */
+} IndexKind;
+IndexKind index_kind(const Graph *g, const Node *n, int input, Dim *rows);      /* rows: of INDEX_BELOW */
+Dim       clamp_rows(const Attr *a);
+
 /* ---- print.c, parse.c: inverses ---- */
 
 enum { PRINT_LOC = 1, PRINT_GROUP = 2 };
@@ -272,6 +287,6 @@ const double *eval_output(Eval *e, const char *name, int64_t *n);
 const double *eval_grad(Eval *e, const char *param, int64_t *n);                /* NULL before the first ACCUM */
 const double *eval_leaf(Eval *e, const char *leaf, int64_t *n);                 /* as set, or as updated */
 void    eval_free(Eval *e);
-double  dt_round(DType dt, double x);                                           /* nearest even; DT_I32: truncates */
+double  dt_round(DType dt, double x);                                           /* nearest even; DT_I32: truncates, NaN is 0 */
 
 #endif

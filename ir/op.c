@@ -54,10 +54,12 @@ static const AttrField ce_f[] = { INT(ce, both), END };
 static const AttrField route_f[] = { INT(route, k), INT(route, renorm), END };
 static const AttrField rows_f[] = { INT_OR(rows, adiv, 1), INT(rows, mix), INT(rows, bias), END };
 
+static const AttrField below_f[] = { INT(below, rows), INT(below, B), INT(below, T), INT(below, S), END };
+
 const AttrField *const attr_fields[N_ATTR] = {
         [ATTR_NONE] = none_f, [ATTR_NUM] = num_f, [ATTR_DROP] = drop_f, [ATTR_ROPE] = rope_f, [ATTR_MM] = mm_f,
         [ATTR_EXPERT] = expert_f, [ATTR_ATT] = att_f, [ATTR_SLICE] = slice_f, [ATTR_PERM] = perm_f,
         [ATTR_ITEM] = item_f, [ATTR_K] = k_f, [ATTR_PARAM] = param_f, [ATTR_DATA] = data_f,
         [ATTR_ACCUM] = accum_f, [ATTR_CACHE] = cache_f, [ATTR_CE] = ce_f,
-        [ATTR_ROUTE] = route_f, [ATTR_ROWS] = rows_f,
+        [ATTR_ROUTE] = route_f, [ATTR_ROWS] = rows_f, [ATTR_BELOW] = below_f,
 };

@@ -36,6 +36,9 @@ static void need_same(Graph *g, Node *n, int i, int j)
 static void need_int(Graph *g, Node *n, int i)
 {
         char t[256];
+        Dim rows;
+        if (index_kind(g, n, i, &rows) == INDEX_NONE)
+                error_internal(n->loc, "indices.c does not know input %d of %s", i, TEXT);
         if (IN(i)->dt != DT_I32)
                 error_at(n->loc, "%s: %%%s is %s, but must be i32", TEXT, NAME(i), type_text(IN(i), t));
 }
@@ -466,6 +469,17 @@ int shape_gather(Graph *g, Node *n, Type *out)
                         type_text(IN(1), a));
         for (int i = 1; i < IN(0)->rank; i++)
                 out[0].dim[out[0].rank++] = IN(0)->dim[i];
+        return 1;
+}
+
+int shape_clamp(Graph *g, Node *n, Type *out)
+{
+        const int64_t e[] = { n->a.below.B, n->a.below.T, n->a.below.S };
+        need_int(g, n, 0);
+        for (int i = 0; i < N_SYM; i++)
+                if (e[i] < 0 || e[i] > 16 || n->a.below.rows < 1)
+                        error_at(n->loc, "clamp: there are no rows");
+        out[0] = *IN(0);
         return 1;
 }
 

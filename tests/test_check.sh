@@ -102,6 +102,15 @@ elif [ -e "$asan" ]; then
                         "$TGC" check $model $opts --device emulate > "$out/log" 2>&1
                 say $? "sanitized $model" "$out/log"
         done
+        # random indices of all kinds: memory is what matters, values depend on how a float was rounded
+        for seed in $(seq 1 "${SEEDS:-20}"); do
+                LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 TGC_CFLAGS="-O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+                        "$TGC" check tests/e2e/check/indices.lua -D seed=$seed --device cpu > "$out/log" 2>&1
+                case $? in
+                0 | 3 | 7) say 0 "sanitized indices $seed" "$out/log" ;;
+                *) say 1 "sanitized indices $seed" "$out/log" ;;
+                esac
+        done
 else
         echo "skip sanitized: g++ has no libasan"
 fi

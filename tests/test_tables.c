@@ -74,4 +74,50 @@ TEST(what_is_generated_is_a_row_of_tokens)
                   "offset.lua:12: error: table %wte.weight has 19 rows, and ids need 20: there are 20 logits" });
 }
 
+#define INDEX "tests/e2e/check/index.lua"
+#define HOW(how, code, says) { INDEX, BOTH, 0, 0, false, "how=" how, code, says }
+
+/* Of an index that a graph computes both ends are known, or it is clamped. */
+TEST(an_index_stays_within_its_table)
+{
+        static const Case cases[] = {
+                HOW("far", TGC_BAD_FILE, "table %table has 20 rows, and the index %cast.2 runs from -1000000 to -999981; bound it"),
+                HOW("before", TGC_BAD_FILE, "table %table has 20 rows, and the index %cast.2 runs from -1 to 18; bound it by 0 and 19"),
+                HOW("behind", TGC_BAD_FILE, "table %table has 20 rows, and ids need 21"),
+                HOW("const", TGC_BAD_FILE, "table %table has 20 rows, and the index %cast.2 runs from 0 to 20"),
+                HOW("buckets", TGC_BAD_FILE, "bucket sorts into 19 buckets, and the index %reshape.2 runs from 0 to 19"),
+                HOW("perm", TGC_BAD_FILE, "expert_matmul: %reshape.2 and %item must be the two results of one bucket"),
+                HOW("other", TGC_BAD_FILE, "must be the two results of one bucket"),
+                HOW("square", 0, NULL), HOW("float", 0, NULL), HOW("nan", 0, NULL), HOW("bounded", 0, NULL),
+                HOW("same", 0, NULL), HOW("any", 0, NULL),
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                const char *define[] = { cases[i].define };
+                Plan p = { 0 };
+                Err e = { 0 };
+                BuildOptions o = { .kind = MODEL_LUA, .model = INDEX, .dtype = "f32", .define = define, .n_define = 1,
+                                   .mode = BUILD_INFER | BUILD_TRAIN, .batch = 1, .cpu = true };
+                int code = build_plan(&p, &o, &e);
+                plan_close(&p);
+                CHECK_MSG(code == cases[i].code, "%s: %d, not %d: %s", cases[i].define, code, cases[i].code, e.msg);
+                CHECK_MSG(!cases[i].says || strstr(e.msg, cases[i].says), "%s: no '%s' in: %s", cases[i].define, cases[i].says, e.msg);
+        }
+}
+
+/* ... and 16 bits round a bound up: 511 is 512 in bf16. */
+TEST(a_bound_in_16_bits_is_none)
+{
+        const char *define[] = { "how=bounded", "rows=512" };
+        for (int i = 0; i < 2; i++) {
+                Plan p = { 0 };
+                Err e = { 0 };
+                BuildOptions o = { .kind = MODEL_LUA, .model = INDEX, .dtype = i ? "bf16" : "f32", .define = define, .n_define = 2,
+                                   .mode = BUILD_INFER, .batch = 1, .cpu = true };
+                int code = build_plan(&p, &o, &e);
+                const Section *ir = code ? NULL : plan_find(&p, "ir");
+                CHECK_MSG(ir && (memmem(ir->data, ir->size, " = clamp ", 9) != NULL) == i, "%d: %s", i, e.msg);
+                plan_close(&p);
+        }
+}
+
 TEST_MAIN

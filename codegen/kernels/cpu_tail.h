@@ -35,6 +35,8 @@ TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float
         *y1 = x0 * s + x1 * c;
 }
 
+/* What an int would hold of it: no fraction, nothing larger, no NaN. */
+TGC_INLINE float whole(float x) { return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f; }
 TGC_INLINE float sigmoid(float x) { return 1.f / (1.f + fast_expf(-x)); }
 TGC_INLINE float silu(float x) { return x / (1.f + fast_expf(-x)); }
 TGC_INLINE float gelu(float x) { return 0.5f * x * (1.f + fast_erff(x * 0.7071067812f)); }

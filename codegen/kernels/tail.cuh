@@ -70,6 +70,8 @@ TGC_DEV float tail_exp(float x) { return expf(x); }
 TGC_DEV float tail_div(float x, float y) { return x / y; }
 #endif
 
+/* What an int would hold of it: no fraction, nothing larger, no NaN. */
+TGC_DEV float whole(float x) { return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f; }
 TGC_DEV float sigmoid(float x) { return tail_div(1.f, 1.f + tail_exp(-x)); }
 TGC_DEV float silu(float x) { return tail_div(x, 1.f + tail_exp(-x)); }
 

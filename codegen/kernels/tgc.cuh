@@ -72,7 +72,7 @@ TGC_DEV float to_float(int x)   { return (float)x; }
 TGC_DEV void  from_float(float *p, float x) { *p = x; }
 TGC_DEV void  from_float(bf16 *p, float x)  { *p = __float2bfloat16_rn(x); }
 TGC_DEV void  from_float(f16 *p, float x)   { *p = __float2half_rn(x); }
-TGC_DEV void  from_float(int *p, float x)   { *p = (int)x; }
+TGC_DEV void  from_float(int *p, float x)   { *p = __float2int_rz(x); }      /* saturates; NaN is 0 */
 
 /* V neighbouring elements, moved as one access of up to 16 bytes (two for
  * eight floats).  p must be aligned to min(16, V * sizeof(T)) bytes. */

@@ -232,6 +232,12 @@ TGC_INLINE void vec_store_f16(f16 *p, Vec v)
 }
 #endif
 
+/* As GPUs convert: saturates, NaN is 0. */
+TGC_INLINE int int_from_float(float x)
+{
+        return x >= 2147483648.f ? 2147483647 : x > -2147483648.f ? (int)x : x == x ? -2147483647 - 1 : 0;
+}
+
 /* ---- n neighbouring elements to and from float -------------------------- */
 
 #define TGC_LOADER(T, conv) \
@@ -246,7 +252,7 @@ TGC_INLINE void store_##T(T *restrict p, const float *restrict v, int n) \
 { for (int i = 0; i < n; i++) { float x = v[i]; p[i] = conv; } }
 TGC_STORER(float, x)
 TGC_STORER(bf16, bf16_from_float(x))
-TGC_STORER(int, (int)x)
+TGC_STORER(int, int_from_float(x))
 
 TGC_INLINE void load_f16(float *restrict v, const f16 *restrict p, int n)
 {

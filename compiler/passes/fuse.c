@@ -286,6 +286,9 @@ static void enter(Fuse *f, Ref r, int id)
         f->gr[id].members++;
 }
 
+/* Does r read input i from memory, whole rows or another element than its own?  Who makes that ends before. */
+static bool reads_stored(const Node *r, int i) { return r->op == OP_GATHER || (r->op == OP_ROPE && i == 1); }
+
 /* Put all of map `from` into map or tail `to`. */
 static bool merge(Fuse *f, int from, int to)
 {
@@ -299,6 +302,8 @@ static bool merge(Fuse *f, int from, int to)
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
                                 Ref b = value_base(g, NODE(g, r)->in[i]);
                                 int gb = NODE(g, b)->group;
+                                if (gb == other && reads_stored(NODE(g, r), i))
+                                        return false;
                                 if (gb == from || gb == to)
                                         continue;
                                 f->stamp++;
@@ -374,7 +379,7 @@ static void place_member(Fuse *f, Ref r, int level)
 static Ref original(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
-        if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST)
+        if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST || n->type.dt == DT_I32)
                 return 0;
         const Ref a = n->in[0], b = n->in[n->n_in - 1], a0 = n->n_in > 1 ? original(g, a) : 0,
                   b0 = n->n_in > 1 ? original(g, b) : 0;
@@ -453,7 +458,7 @@ static void adopt(Fuse *f, Ref r, int level)
                 Gr *k = &f->gr[NODE(g, r)->group];
                 if (NODE(g, b)->group || !is_member(g, b))
                         continue;
-                if (k->members < MAX_MEMBERS && b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
+                if (!reads_stored(NODE(g, r), i) && k->members < MAX_MEMBERS && b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
                     (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type) : fits(&NODE(g, b)->type, k->n)))
                         enter(f, b, NODE(g, r)->group);
                 else
@@ -603,6 +608,17 @@ static void take_norm(Fuse *f, Ref r)
         f->gr[id].members = 0;
 }
 
+/* What reads from memory must not be in the kernel that writes it there. */
+static void check_stored(const Graph *g)
+{
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < g->node[r].n_in; i++) {
+                        const Node *n = &g->node[r], *b = &g->node[value_base(g, n->in[i])];
+                        if (n->group && reads_stored(n, i) && b->group == n->group)
+                                error_internal(n->loc, "%%%s reads %%%s in the kernel that makes it", n->name, b->name);
+                }
+}
+
 void fuse(Graph *g, Arena *tmp, int level, Text *why)
 {
         size_t n = (size_t)g->n_nodes;
@@ -666,4 +682,5 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 if (whole)
                         enter(&f, r, new_group(&f, 0, r));
         }
+        check_stored(g);
 }

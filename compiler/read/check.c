@@ -11,7 +11,8 @@ bool op_is_public(Op op)
                 return false;
         if (strstr(text, "_grad") || strstr(text, "_back") || strstr(text, "_slope"))
                 return false;
-        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE && op != OP_EXPERT_ROWS;
+        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE && op != OP_EXPERT_ROWS
+               && op != OP_CLAMP;
 }
 
 bool type_is_sane(const Type *t)

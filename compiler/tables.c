@@ -63,7 +63,7 @@ static _Noreturn void beyond(const Graph *g, const Node *n, int i, const Range *
                 error_at(n->loc, "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it "
                          "as many rows", has, (long long)index->most + 1, (long long)l->m->vocab);
         error_at(n->loc, "%s, and the index %%%.200s runs from %.0f to %.0f; bound it by 0 and %lld", has, from->name,
-                 index->least, index->most, (long long)rows - 1);
+                 index->least + 0., index->most + 0., (long long)rows - 1);
 }
 
 /* The bucket of which r is result `index`. */

@@ -100,6 +100,11 @@ typedef struct Merges {
 } Merges;
 
 int  merges_put(Merges *m, int left, int right, int rank, int id);      /* a later one wins; TGC_OK or TGC_NO_MEMORY */
+
+/* By text: ranks from scores, the best first, equal ones equal (tok_llama2c.c).  s is put in another order. */
+typedef struct Scored { float score; int id; } Scored;
+#define NO_MERGE (-1e10f)       /* no score of a merge; run.c looks for one above this */
+int  merges_by_score(Merges *m, Scored *s, int n, Err *e);
 void merges_seal(Merges *m, const Vocab *v);    /* when all are there: work out `meet` */
 void merges_free(Merges *m);
 
@@ -249,13 +254,16 @@ int read_llama2c(Tokenizer *t, Err *e);         /* tok_llama2c.c */
 int read_hf(Tokenizer *t, Err *e);              /* tok_json.c    */
 int read_gpt2(Tokenizer *t, Err *e);            /* tok_ranks.c   */
 int read_tiktoken(Tokenizer *t, Err *e);        /* tok_ranks.c   */
+int read_spm(Tokenizer *t, Err *e);             /* tok_spm.c     */
 
 int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);    /* tok_char.c */
 int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);     /* tok_encode.c */
 
 /* tok_build.c: what readers share.
  * tok_add: a token that is looked for in the text, put in the vocabulary where it is new.
+ * tok_note: a, noted only, for a token that is special or found by a reader's own means.
  * tok_merge: the pair a b of a merges list; the three must be tokens. */
+int tok_note(Tokenizer *t, Added a, Err *e);
 int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e);
 int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b, int rank, Err *e);
 
@@ -272,10 +280,8 @@ int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);
 
 extern const char gpt2_regex[];
 
+int fallback_byte(const char *s, size_t n);     /* tok_decode.c: "<0xE2>" is a byte; -1: not one */
 int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mid, first, is_byte */
-
-/* tok_spm.c: a sentencepiece tokenizer.model as the bytes of a tokenizer.bin, appended to out. */
-int spm_convert(const char *model, size_t n, Buf *out, Err *e);
 
 /* tokenizer.c: tokenizer_new with the model's vocabulary.  tok_take takes the bytes over, whatever comes of it. */
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e);

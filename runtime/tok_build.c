@@ -50,23 +50,29 @@ int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b
         return merges_put(&t->merges, left, right, rank, whole) == TGC_OK ? TGC_OK : tok_no_memory(e);
 }
 
+int tok_note(Tokenizer *t, Added a, Err *e)
+{
+        if (!(t->n_added & (t->n_added - 1))) {         /* at 0 and the powers of 2 */
+                Added *p = realloc(t->added, (size_t)(t->n_added ? 2 * t->n_added : 1) * sizeof *p);
+                if (!p)
+                        return tok_no_memory(e);
+                t->added = p;
+        }
+        t->added[t->n_added++] = a;
+        return TGC_OK;
+}
+
 int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
 {
         int known = vocab_find(&t->vocab, s, n), rc;
-        Added *p;
 
         if (known < 0 && (rc = vocab_put(&t->vocab, a.id, s, n)) != VOCAB_OK)
                 return vocab_error(rc, "tokenizer: added_tokens", a.id, s, n, e);
         if (known >= 0 && known != a.id)
                 return err_set(e, TGC_BAD_FILE, "tokenizer: added token '%.*s' has id %d, and %d in the vocabulary",
                                n > 60 ? 60 : (int)n, s, a.id, known);
-        if (!(t->n_added & (t->n_added - 1))) {         /* at 0 and the powers of 2 */
-                p = realloc(t->added, (size_t)(t->n_added ? 2 * t->n_added : 1) * sizeof *p);
-                if (!p)
-                        return tok_no_memory(e);
-                t->added = p;
-        }
-        t->added[t->n_added++] = a;
+        if ((rc = tok_note(t, a, e)) != TGC_OK)
+                return rc;
         if (!a.normalized)
                 return added_put(&t->raw, s, n, t->n_added - 1, e);
 

@@ -8,7 +8,7 @@
 #include "tok.h"
 
 /* "<0xE2>" is a byte; -1 else. */
-static int fallback_byte(const char *s, size_t n)
+int fallback_byte(const char *s, size_t n)
 {
         static const char hex[] = "0123456789ABCDEF0123456789abcdef";
         const char *hi, *lo;

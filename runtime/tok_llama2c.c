@@ -10,18 +10,13 @@
 #include "tok.h"
 
 enum { UNK, BOS, EOS, FIRST_BYTE };
-#define NO_MERGE (-1e10f)       /* run.c looks for a score above this */
-
-typedef struct Scored { float score; int id; } Scored;
-
 static int by_score(const void *pa, const void *pb)
 {
         const Scored *a = pa, *b = pb;
         return a->score != b->score ? a->score > b->score ? -1 : 1 : a->id - b->id;
 }
 
-/* Scores to ranks: the best is 0, equal ones are equal. */
-static int rank_scores(Merges *m, Scored *s, int n, Err *e)
+int merges_by_score(Merges *m, Scored *s, int n, Err *e)
 {
         int n_merge = 0;
 
@@ -106,7 +101,7 @@ int read_llama2c(Tokenizer *t, Err *e)
         if (rc == TGC_OK)
                 rc = check_layout(t, e);
         if (rc == TGC_OK)
-                rc = rank_scores(&t->merges, score, t->vocab.n, e);
+                rc = merges_by_score(&t->merges, score, t->vocab.n, e);
         free(score);
         if (rc != TGC_OK)
                 return rc;

@@ -162,13 +162,8 @@ static int open_files(Tokenizer **out, const char *path, const char *second, int
                 buf_put(&b, "", 1);
                 rc = read_file(second, &b, &why);
         }
-        if (rc == TGC_OK && kind == TOK_TIKTOKEN && b.n && b.p[0] == '\n') {    /* a protobuf's first tag */
-                Buf bin = {0};
-                rc = spm_convert(b.p, b.n, &bin, &why);
-                buf_free(&b);
-                b = bin;
-                kind = TOK_LLAMA2C;
-        }
+        if (kind == TOK_TIKTOKEN && b.n && b.p[0] == '\n')       /* a protobuf's first tag */
+                kind = TOK_SPM;
         if (rc == TGC_OK)
                 rc = tok_take(out, kind, limit, &b, &why);
         if (rc == TGC_OK && (kind == TOK_HF || kind == TOK_GPT2))

@@ -9,6 +9,7 @@
  *   LLAMA2C     ids equal those of llama2.c's run.c (for text that is UTF-8)
  *   GPT2        encoder.json + vocab.bpe (or vocab.json + merges.txt), byte level
  *   TIKTOKEN    `base64 rank` lines; the split pattern is known by the count
+ *   SPM         ids equal those of sentencepiece (for text that is UTF-8)
  *   CHAR        one id per code point; a code point outside is an error */
 #ifndef TGC_TOKENIZER_H
 #define TGC_TOKENIZER_H
@@ -23,7 +24,8 @@ enum {                          /* kind, and what the blob holds                
         TOK_HF,                 /* tokenizer.json                                    */
         TOK_LLAMA2C,            /* tokenizer.bin                                     */
         TOK_GPT2,               /* encoder.json, a NUL byte, vocab.bpe               */
-        TOK_TIKTOKEN            /* lines of `base64(token) rank`                     */
+        TOK_TIKTOKEN,           /* lines of `base64(token) rank`                     */
+        TOK_SPM                 /* sentencepiece's tokenizer.model                   */
 };
 
 #define TOK_MAX_EOS   8         /* ids that end a text                               */
@@ -35,7 +37,7 @@ enum {                          /* kind, and what the blob holds                
 int  tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e);
 
 /* path: tokenizer.json, tokenizer.bin, *.tiktoken, tokenizer.model (tiktoken's, or a
- * sentencepiece BPE, which becomes a TOK_LLAMA2C), or a folder with one of them, with
+ * sentencepiece BPE), or a folder with one of them, with
  * encoder.json + vocab.bpe, or with vocab.json + merges.txt.  Beside a JSON tokenizer,
  * tokenizer_config.json, generation_config.json and config.json give BOS, EOS and
  * whether BOS is added.  vocab_hint (0: unknown) is the model's

@@ -281,12 +281,11 @@ TEST(tiktoken_refused)
 }
 
 /* Damaged files load or are refused; either way nothing else happens (run with SAN=1). */
-TEST_DATA(damaged_files)
+TEST(damaged_files)
 {
-        const bool own = data_is_own();
-        const struct { const char *path; int kind, n_try; } file[] = {
-                { data_at(own ? "models/story/tokenizer.json" : "models/tinystories656k/tokenizer.json"), TOK_HF, own ? 600 : 150 },
-                { data_at(own ? "models/story/tok.bin" : "models/stories260K/tok512.bin"), TOK_LLAMA2C, 1500 }
+        static const struct { const char *path; int kind, n_try; } file[] = {
+                { OWN "llama2.json", TOK_HF, 400 }, { OWN "llama3.json", TOK_HF, 400 },
+                { OWN "pieces.bin", TOK_LLAMA2C, 1500 }, { OWN "pieces_user.model", TOK_SPM, 1500 }
         };
         static const char text[] = "Once upon a time \xf0\x9f\xa6\x99\xff <s>12";
         uint32_t x = 1;

@@ -7,15 +7,17 @@
 #include "../runtime/tokenizer.h"
 #include "test.h"
 
+#define DATA "../shared/data/"
+#define OWN  "tests/data/tokenizers/"
+
 /* A whole file, with a NUL behind it. */
 static inline char *slurp(const char *path, size_t *n)
 {
+        FILE *f = fopen(path, "rb");
         char *s;
         long size;
 
-        data_need(path);
-        FILE *f = fopen(path, "rb");
-        CHECK_MSG(f, "%s: cannot be opened", path);
+        CHECK_MSG(f, "%s: no such file", path);
         fseek(f, 0, SEEK_END);
         size = ftell(f);
         rewind(f);
@@ -25,6 +27,26 @@ static inline char *slurp(const char *path, size_t *n)
         CHECK(*n == (size_t)size);
         s[*n] = 0;
         return s;
+}
+
+/* Numbers in text, up to a line's end; returns how many. */
+static inline int read_ids(const char **s, int *ids, int cap)
+{
+        int n = 0;
+
+        while (**s && **s != '\n') {
+                char *end;
+                long x = strtol(*s, &end, 10);
+                if (end == *s) {
+                        (*s)++;
+                        continue;
+                }
+                CHECK(n < cap);
+                ids[n++] = (int)x;
+                *s = end;
+        }
+        *s += **s == '\n';
+        return n;
 }
 
 static inline void check_ids(const Tokenizer *t, const char *text, size_t n, int add_bos, const int *want, int n_want)

@@ -149,7 +149,7 @@ class Pieces:
         import sentencepiece
         self.sp = sentencepiece.SentencePieceProcessor(model_file=path)
         self.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                          decoders.Strip(" ", 1, 0)])
+                                          decoders.Strip(" ", int(self.sp.encode_as_pieces("a")[0] != "a"), 0)])
 
     def encode(self, text):
         return self.sp.encode(text)
@@ -181,7 +181,7 @@ class Whole:
         return self.t.decode([i for i in ids if i not in self.special], skip_special_tokens=True)
 
     def words(self):
-        return list(self.t.get_vocab())
+        return sorted(self.t.get_vocab())
 
 
 def reference(path):
@@ -303,4 +303,5 @@ def main():
         return 1 if sum(compare(lib, path, args) for path in args.path) else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

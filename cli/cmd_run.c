@@ -95,14 +95,17 @@ static int prompt_ids(Gen *r, const char *text, size_t n, const char *file, Err 
         return code;
 }
 
-/* Without a prompt: BOS, else a new line if there is such a token. */
-static int empty_prompt(Gen *r, Err *e)
+/* Without a prompt: what the tokenizer may put before a text, else a new line if there is such a token. */
+static int no_prompt(Gen *r, Err *e)
 {
-        int bos = tokenizer_bos(r->tok);
-        if (bos >= 0)
-                return add_id(r, bos);
-        if (!prompt_ids(r, "\n", 1, NULL, NULL) && r->n)
-                return TGC_OK;
+        int *ids, k, code = tokenizer_encode(r->tok, "", 0, 1, &ids, &k, e);
+        if (code)
+                return code;
+        for (int i = 0; i < k && !code; i++)
+                code = add_id(r, ids[i]);
+        free(ids);
+        if (code || r->n || (!prompt_ids(r, "\n", 1, NULL, NULL) && r->n))
+                return code;
         return err_set(e, TGC_USAGE, "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
 }
 
@@ -128,10 +131,14 @@ static int read_prompt(Gen *r, int vocab, Err *e)
                         return code;
                 text = from_file;
         }
-        if (text && n)
-                code = prompt_ids(r, text, n, file, e);
+        if (!text)
+                return no_prompt(r, e);
+        code = prompt_ids(r, text, n, file, e);
         free(from_file);
-        return code || r->n ? code : empty_prompt(r, e);
+        if (code || r->n)
+                return code;
+        return err_set(e, TGC_USAGE, "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "
+                       "out to begin anywhere", file ? "--file" : "--prompt");
 }
 
 /* ---- the work ---- */

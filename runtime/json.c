@@ -5,30 +5,6 @@
 #include <string.h>
 #include "file.h"
 
-/* Well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, at most U+10FFFF. */
-bool json_utf8_ok(const char *text, size_t n)
-{
-        const unsigned char *s = (const unsigned char *)text, *end = s + n;
-
-        while (s < end) {
-                unsigned c = *s++, more, lo = 0x80, hi = 0xbf;
-
-                if (c < 0x80)
-                        continue;
-                if (c < 0xc2 || c > 0xf4)
-                        return false;
-                more = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-                if (c == 0xe0) lo = 0xa0;
-                if (c == 0xed) hi = 0x9f;
-                if (c == 0xf0) lo = 0x90;
-                if (c == 0xf4) hi = 0x8f;
-                for (; more; more--, lo = 0x80, hi = 0xbf)
-                        if (s == end || *s < lo || *s++ > hi)
-                                return false;
-        }
-        return true;
-}
-
 int json_parse(cJSON **out, const char *text, size_t size, const char *name, Err *e)
 {
         JsonText in;

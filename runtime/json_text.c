@@ -6,7 +6,7 @@
  * end is written down, which is all the memory this takes (and while opening, a few
  * bytes for each key of an object, to find one given twice). */
 #include "json.h"
-#include <locale.h>
+#include "c_locale.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +61,30 @@ static bool grow(Check *c, void **p, size_t n, size_t *cap, size_t size)
                 return no_memory(c, want * size);
         *p = q;
         *cap = want;
+        return true;
+}
+
+/* Well-formed UTF-8 (RFC 3629): no overlong forms, no surrogates, at most U+10FFFF. */
+bool json_utf8_ok(const char *text, size_t n)
+{
+        const unsigned char *s = (const unsigned char *)text, *end = s + n;
+
+        while (s < end) {
+                unsigned c = *s++, more, lo = 0x80, hi = 0xbf;
+
+                if (c < 0x80)
+                        continue;
+                if (c < 0xc2 || c > 0xf4)
+                        return false;
+                more = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+                if (c == 0xe0) lo = 0xa0;
+                if (c == 0xed) hi = 0x9f;
+                if (c == 0xf0) lo = 0x90;
+                if (c == 0xf4) hi = 0x8f;
+                for (; more; more--, lo = 0x80, hi = 0xbf)
+                        if (s == end || *s < lo || *s++ > hi)
+                                return false;
+        }
         return true;
 }
 
@@ -510,16 +534,13 @@ double json_number(Json v)
                 return (minus ? -1 : 1) * ((double)x / ten[below]);
 
         char small[64], *s = (size_t)(end - v.at) < sizeof small ? small : malloc((size_t)(end - v.at) + 1);
-        locale_t c = s ? newlocale(LC_ALL_MASK, "C", (locale_t)0) : (locale_t)0;
         double d = NAN;
 
         if (s) {
                 memcpy(s, v.at, (size_t)(end - v.at));
                 s[end - v.at] = 0;
-                d = c ? strtod_l(s, NULL, c) : NAN;
+                d = c_strtod(s, NULL);
         }
-        if (c)
-                freelocale(c);
         if (s != small)
                 free(s);
         return d;

@@ -667,6 +667,20 @@ TEST(windows_longer_than_the_context)
                   r.code, r.err);
 }
 
+/* An empty prompt is what the tokenizer puts before a text; nothing at all is an error, as in llama.cpp. */
+TEST(empty_prompt)
+{
+        char line[2048];
+        need_cpu();
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=700 -D tied=false --mode infer -O0 -q "
+                 "--tokenizer tests/data/tokenizers/gpt2 -o %s", scratch("e.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, "run %s --prompt= -n 0 -q --print-ids --device cpu", scratch("e.plan"));
+        EXPECT(line, TGC_USAGE, "the prompt is empty, and the tokenizer puts nothing before a text");
+        strcat(line, " --tokenizer tests/data/tokenizers/llama2.json");
+        CHECK_MSG(tgc(line) == 0 && !strcmp(r.out, "1\n"), "%d: '%s' %s", r.code, r.out, r.err);
+}
+
 /* A plan without weights is run with the same random ones each time, and that is said. */
 TEST(random_weights)
 {

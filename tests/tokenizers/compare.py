@@ -35,9 +35,9 @@ class Stream(ctypes.Structure):
 
 def build(folder):
     so = os.path.join(folder, "tok.so")
-    src = glob.glob(ROOT + "/runtime/tok*.c") + [ROOT + "/runtime/%s.c" % f for f in ("err", "file", "json", "json_text")]
+    src = glob.glob(ROOT + "/runtime/tok*.c") + [ROOT + "/runtime/%s.c" % f for f in ("c_locale", "err", "json_text")]
     subprocess.check_call(os.environ.get("CC", "cc").split() + [
-        "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lcjson", "-lpcre2-8", "-lutf8proc",
+        "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lpcre2-8", "-lutf8proc",
         "-lxxhash", "-lm", "-lpthread"])
     return ctypes.CDLL(so)
 

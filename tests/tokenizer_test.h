@@ -7,17 +7,17 @@
 #include "../runtime/tokenizer.h"
 #include "test.h"
 
-#define DATA "../shared/data/"
-#define OWN  "tests/data/tokenizers/"
+#define OWN  "tests/data/tokenizers/"    /* data/tokenizers/make.py */
 
 /* A whole file, with a NUL behind it. */
 static inline char *slurp(const char *path, size_t *n)
 {
-        FILE *f = fopen(path, "rb");
         char *s;
         long size;
 
-        CHECK_MSG(f, "%s: no such file", path);
+        data_need(path);
+        FILE *f = fopen(path, "rb");
+        CHECK_MSG(f, "%s: cannot be opened", path);
         fseek(f, 0, SEEK_END);
         size = ftell(f);
         rewind(f);

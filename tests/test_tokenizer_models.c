@@ -1,14 +1,13 @@
-/* test_tokenizer_shared.c: vocabularies of public models against published ids, and long texts, where ../shared/data is.
- *
- * What these cover is covered by data/tokenizers too. */
+/* test_tokenizer_models.c: vocabularies of whole models against other programs' ids, and long texts. */
 #include <unistd.h>
 #include "tokenizer_test.h"
 
-static Tokenizer *open_data(const char *path, int vocab)
+static Tokenizer *open_or_skip(const char *path, int vocab)
 {
         Tokenizer *t;
         Err e = {0};
 
+        data_need(path);
         CHECK_MSG(tokenizer_open(&t, path, vocab, &e) == TGC_OK, "%s", e.msg);
         return t;
 }
@@ -24,9 +23,9 @@ static void check_vectors(const Tokenizer *t, const char *name, int round_trip)
         int want[512], n_text = 0;
         size_t n_in, n_out;
 
-        snprintf(path, sizeof path, DATA "tokenizers/ggml-vocab/ggml-vocab-%s.gguf.inp", name);
+        snprintf(path, sizeof path, "%s", data_at("tokenizers/ggml-vocab/ggml-vocab-%s.gguf.inp", name));
         text = in = slurp(path, &n_in);
-        snprintf(path, sizeof path, DATA "tokenizers/ggml-vocab/ggml-vocab-%s.gguf.out", name);
+        snprintf(path, sizeof path, "%s", data_at("tokenizers/ggml-vocab/ggml-vocab-%s.gguf.out", name));
         line = out = slurp(path, &n_out);
         while (*line) {
                 int n_want = read_ids(&line, want, 512);
@@ -45,24 +44,24 @@ static void check_vectors(const Tokenizer *t, const char *name, int round_trip)
 
 static void vectors_of(const char *path, const char *name)
 {
-        Tokenizer *t = open_data(path, 0);
+        Tokenizer *t = open_or_skip(path, 0);
 
         check_vectors(t, name, 1);
         tokenizer_free(t);
 }
 
-static void gpt2_files(void)    { vectors_of(DATA "tokenizers/gpt2", "gpt-2"); }
-static void gpt2_ranks(void)    { vectors_of(DATA "tokenizers/tiktoken/r50k_base.tiktoken", "gpt-2"); }
-static void llama3_ranks(void)  { vectors_of(DATA "tokenizers/llama3", "llama-bpe"); }
-static void qwen_ranks(void)    { vectors_of(DATA "tokenizers/qwen/qwen.tiktoken", "qwen2"); }
-static void llama2_bin(void)    { vectors_of(DATA "tokenizers/llama2/tokenizer.bin", "llama-spm"); }
+TEST_SHARED(gpt2_files)    { vectors_of(data_at("tokenizers/gpt2"), "gpt-2"); }
+TEST_SHARED(gpt2_ranks)    { vectors_of(data_at("tokenizers/tiktoken/r50k_base.tiktoken"), "gpt-2"); }
+TEST_SHARED(llama3_ranks)  { vectors_of(data_at("tokenizers/llama3"), "llama-bpe"); }
+TEST_SHARED(qwen_ranks)    { vectors_of(data_at("tokenizers/qwen/qwen.tiktoken"), "qwen2"); }
+TEST_SHARED(llama2_bin)    { vectors_of(data_at("tokenizers/llama2/tokenizer.bin"), "llama-spm"); }
 
 /* A merges list with ignore_merges must agree with the ranks. */
-static void llama3_merges(void)
+TEST_SHARED(llama3_merges)
 {
         size_t n_vocab, n_merges;
-        char *vocab = slurp(DATA "tokenizers/llama3/hf_vocab.json", &n_vocab);
-        char *merges = slurp(DATA "tokenizers/llama3/hf_merges.txt", &n_merges);
+        char *vocab = slurp(data_at("tokenizers/llama3/hf_vocab.json"), &n_vocab);
+        char *merges = slurp(data_at("tokenizers/llama3/hf_merges.txt"), &n_merges);
         Tokenizer *t;
         Err e = {0};
 
@@ -77,21 +76,19 @@ static void llama3_merges(void)
 }
 
 /* sentencepiece's own file gives the ids that llama2.c's tool keeps. */
-static void sentencepiece_model(void)
-{
-        vectors_of(DATA "tokenizers/llama2/tokenizer.model", "llama-spm");
-}
+TEST_SHARED(sentencepiece_model) { vectors_of(data_at("tokenizers/llama2/tokenizer.model"), "llama-spm"); }
 
-static void llama2c_story(void)
+TEST_DATA(llama2c_story)
 {
-        Tokenizer *t = open_data(DATA "models/stories260K/tok512.bin", 512);
+        const bool own = data_is_own();
+        Tokenizer *t = open_or_skip(data_at(own ? "models/story/tok.bin" : "models/stories260K/tok512.bin"), 512);
         char *text, *ids_text;
         const char *s;
         int want[512], n_want;
         size_t n, m;
 
-        text = slurp(DATA "expected/nll_sample_text.txt", &n);
-        s = ids_text = slurp(DATA "expected/stories260K_nll_sample_ids.txt", &m);
+        text = slurp(data_at(own ? "expected/sample_text.txt" : "expected/nll_sample_text.txt"), &n);
+        s = ids_text = slurp(data_at(own ? "expected/sample_ids.txt" : "expected/stories260K_nll_sample_ids.txt"), &m);
         n_want = read_ids(&s, want, 512);
         CHECK(tokenizer_vocab(t) == 512 && tokenizer_bos(t) == 1 && tokenizer_adds_bos(t));
         check_ids(t, text, n, -1, want, n_want);
@@ -104,10 +101,19 @@ static void llama2c_story(void)
         free(ids_text);
 }
 
-static void hf_story(void)
+TEST_DATA(hf_story)
 {
-        Tokenizer *t = open_data(DATA "models/tinystories656k", 2048);
-        static const struct { const char *text; int n, ids[16]; } known[] = {   /* by Hugging Face tokenizers */
+        const bool own = data_is_own();
+        Tokenizer *t = open_or_skip(data_at(own ? "models/story" : "models/tinystories656k"), own ? 512 : 2048);
+        static const struct { const char *text; int n, ids[20]; } story_known[] = {     /* by Hugging Face tokenizers */
+                { "Once upon a time", 5, { 1, 379, 378, 325, 381 } },
+                { "Tom and his dog", 9, { 1, 363, 310, 308, 348, 338, 361, 358, 508 } },
+                { "  two  spaces\nnewline", 19,
+                  { 1, 322, 322, 323, 318, 310, 322, 334, 311, 296, 365, 314, 13, 309, 300, 318, 307, 332, 300 } },
+                { "na\xc3\xafve \xe4\xb8\xad \xf0\x9f\xa6\x99", 16,
+                  { 1, 322, 309, 296, 198, 178, 345, 322, 231, 187, 176, 322, 243, 162, 169, 156 } },
+                { " x", 4, { 1, 322, 322, 319 } }
+        }, known[] = {
                 { "Once upon a time", 6, { 1, 80, 147, 201, 282, 57 } },
                 { "Tom and his dog", 5, { 1, 80, 875, 231, 604 } },
                 { "Lily's mom said, \"Hi!\"", 8, { 1, 80, 629, 816, 204, 1158, 4, 5 } },
@@ -120,13 +126,15 @@ static void hf_story(void)
         int want[512], n_want;
         size_t n, m;
 
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-                check_ids(t, known[i].text, strlen(known[i].text), -1, known[i].ids, known[i].n);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+                const char *say = own ? story_known[i].text : known[i].text;
+                check_ids(t, say, strlen(say), -1, own ? story_known[i].ids : known[i].ids, own ? story_known[i].n : known[i].n);
+        }
         CHECK(tokenizer_eos(t, &eos) == 1 && eos[0] == 2 && tokenizer_bos(t) == 1);
         CHECK(tokenizer_is_special(t, 0) && !tokenizer_is_special(t, 3));
 
-        text = slurp(DATA "expected/nll_sample_text.txt", &n);
-        s = ids_text = slurp(DATA "expected/ts656k_nll_sample_ids.txt", &m);
+        text = slurp(data_at(own ? "expected/sample_text.txt" : "expected/nll_sample_text.txt"), &n);
+        s = ids_text = slurp(data_at(own ? "expected/sample_ids.txt" : "expected/ts656k_nll_sample_ids.txt"), &m);
         n_want = read_ids(&s, want, 512);
         check_ids(t, text, n, 1, want, n_want);
         check_ids(t, text, n, 0, want + 1, n_want - 1);
@@ -134,11 +142,11 @@ static void hf_story(void)
         free(text);
         free(ids_text);
 
-        s = ids_text = slurp(DATA "expected/ts656k_p0_ids.txt", &m);
+        s = ids_text = slurp(data_at(own ? "expected/story_ids.txt" : "expected/ts656k_p0_ids.txt"), &m);
         n_want = read_ids(&s, want, 512);
-        text = slurp(DATA "expected/ts656k_p0_text.txt", &n);        /* begins with the space put before a text */
+        text = slurp(data_at(own ? "expected/story_text.txt" : "expected/ts656k_p0_text.txt"), &n);
         story = decode_all(t, want, n_want, &m);
-        CHECK_MSG(!strncmp(story, text + 1, m), "decoded '%s', expected '%s'", story, text);
+        CHECK_MSG(!strncmp(story, text + !own, m), "decoded '%s', expected '%s'", story, text);
         free(story);
         free(text);
         free(ids_text);
@@ -146,11 +154,11 @@ static void hf_story(void)
 }
 
 /* nanoGPT publishes these counts for its split of the text. */
-static void gpt2_shakespeare_count(void)
+TEST_SHARED(gpt2_shakespeare_count)
 {
-        Tokenizer *t = open_data(DATA "tokenizers/gpt2", 50257);
+        Tokenizer *t = open_or_skip(data_at("tokenizers/gpt2"), 50257);
         size_t n, cut = 1003854;
-        char *text = slurp(DATA "text/tinyshakespeare.txt", &n);
+        char *text = slurp(data_at("text/tinyshakespeare.txt"), &n);
         int *ids, n_train, n_val;
         Err e = {0};
 
@@ -164,17 +172,17 @@ static void gpt2_shakespeare_count(void)
 }
 
 /* A novel in a few seconds, with a pre-tokenizer and without; much slower is quadratic. */
-static void long_text(void)
+TEST_SHARED(long_text)
 {
-        static const char *const path[] = {
-                DATA "tokenizers/gpt2", DATA "tokenizers/llama3", DATA "tokenizers/llama2/tokenizer.bin",
-                DATA "models/stories260K/tok512.bin", DATA "tokenizers/tiktoken/o200k_base.tiktoken"
+        const char *const path[] = {
+                data_at("tokenizers/gpt2"), data_at("tokenizers/llama3"), data_at("tokenizers/llama2/tokenizer.bin"),
+                data_at("models/stories260K/tok512.bin"), data_at("tokenizers/tiktoken/o200k_base.tiktoken")
         };
         size_t n;
-        char *text = slurp(DATA "text/war-and-peace.txt", &n);
+        char *text = slurp(data_at("text/war-and-peace.txt"), &n);
 
         for (size_t i = 0; i < sizeof path / sizeof *path; i++) {
-                Tokenizer *t = open_data(path[i], 0);
+                Tokenizer *t = open_or_skip(path[i], 0);
                 double s = check_round_trip(t, text, n);
                 CHECK_MSG(s < 60, "%s: %.1f s for %zu bytes", path[i], s, n);
                 tokenizer_free(t);
@@ -182,16 +190,16 @@ static void long_text(void)
         free(text);
 }
 
-static void char_vocab_of_texts(void)
+TEST_DATA(char_vocab_of_texts)
 {
         static const struct { const char *path; int n; } text[] = {
-                { DATA "text/tinyshakespeare.txt", 65 }, { DATA "text/wizard_of_oz_naive_cu.txt", 77 },
-                { DATA "text/names.txt", 27 }
+                { "text/tinyshakespeare.txt", 65 }, { "text/wizard_of_oz_naive_cu.txt", 77 }, { "text/names.txt", 27 },
+                { "text/stories.txt", 65 }
         };
 
-        for (int i = 0; i < 3; i++) {
+        for (int i = data_is_own() ? 3 : 0; i < (data_is_own() ? 4 : 3); i++) {
                 size_t n, m;
-                char *s = slurp(text[i].path, &n), *blob;
+                char *s = slurp(data_at("%s", text[i].path), &n), *blob;
                 Tokenizer *t;
                 Err e = {0};
 
@@ -203,20 +211,6 @@ static void char_vocab_of_texts(void)
                 free(blob);
                 free(s);
         }
-}
-
-
-TEST(public_vocabularies)
-{
-        static void (*const part[])(void) = {
-                gpt2_files, gpt2_ranks, llama3_ranks, qwen_ranks, llama2_bin, llama3_merges,
-                sentencepiece_model, llama2c_story, hf_story, gpt2_shakespeare_count, long_text, char_vocab_of_texts
-        };
-
-        if (access(DATA, R_OK) != 0)
-                SKIP("no test data at ../shared/data");
-        for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-                part[i]();
 }
 
 TEST_MAIN

@@ -280,7 +280,6 @@ TEST_DATA(real_files)
 
         for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
                 cJSON *json;
-                int64_t hidden;
 
                 snprintf(path, sizeof path, "%s", data_at("families/%s", folder[i]));
                 data_need(path);
@@ -291,8 +290,7 @@ TEST_DATA(real_files)
                 checkpoint_close(ck);
                 CHECK_MSG(!hf_config_read(path, &text, &err), "%s", err.msg);
                 CHECK(!json_parse(&json, text, strlen(text), path, &err));
-                CHECK(!json_get_int(json, "vocab_size", 1, 1 << 20, &hidden, path, &err) && hidden > 0);
-                CHECK(json_get_int(json, "model_type", 0, 1, &hidden, path, &err) && strstr(err.msg, "\"model_type\""));
+                CHECK(cJSON_GetNumberValue(cJSON_GetObjectItem(json, "vocab_size")) > 0);
                 cJSON_Delete(json);
                 free(text);
         }

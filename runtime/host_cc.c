@@ -220,6 +220,12 @@ typedef struct Job {
         char (*log)[MAX_LOG];
 } Job;
 
+/* clang takes an unknown -f option for an error. */
+static int takes(const HostCc *cc, const char *flag)
+{
+        return !strstr(cc->version, "clang") || strncmp(flag, "-fvect-cost-model", 17);
+}
+
 static void compile_unit(void *ctx, int i)
 {
         Job *j = ctx;
@@ -230,7 +236,8 @@ static void compile_unit(void *ctx, int i)
         snprintf(source, sizeof source, "%.500s/%.96s%s", j->dir, j->unit[i].name, j->b->suffix);
         snprintf(include, sizeof include, "-I%.500s", j->dir);
         for (const char *const *f = j->b->flag; *f && n < MAX_ARGV - 10; f++)
-                argv[n++] = (char *)*f;
+                if (takes(j->cc, *f))
+                        argv[n++] = (char *)*f;
         argv[n++] = include;
         argv[n++] = "-x";
         argv[n++] = j->cc->cxx ? "c++" : "c";
@@ -252,7 +259,7 @@ static int link_objects(const Job *j, int n, char *target, char *log)
         for (const char *const *f = j->b->flag; *f && k < MAX_ARGV - 10; f++)
                 if (strcmp(*f, "-include") == 0)
                         f++;
-                else
+                else if (takes(j->cc, *f))
                         argv[k++] = (char *)*f;
         argv[k++] = "-shared";
         for (int i = 0; i < n; i++)

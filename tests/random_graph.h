@@ -1,8 +1,8 @@
 /* random_graph.h: a random model, as a graph: layers of attention, MLPs, experts and norms with elementwise arithmetic,
  * views and rows of every kind between them.
  *
- * Every choice is draw()'s, of a seed or of a fuzzer's bytes, so a graph can be had again.  Graphs are valid, causal and
- * tame: no token sees a later one before the loss, and arguments of log, sqrt and 1/x stay away from 0. */
+ * Every choice is draw()'s, of a seed or of a fuzzer's bytes, so a graph can be had again.  Graphs are valid and tame:
+ * arguments of log, sqrt and 1/x stay away from 0.  In a few, tokens see later ones: those must be refused for inference. */
 #ifndef TGC_RANDOM_GRAPH_H
 #define TGC_RANDOM_GRAPH_H
 
@@ -49,6 +49,7 @@ typedef struct Gen {
         int    V, C, ctx;
         int    n_leaves;
         bool   dropout;
+        bool   mixes;                   /* tokens see later ones: for training alone */
         Ref    value[MOST_VALUES];      /* f32 (B,T,n) */
         int    n_values;
         Ref    aux;                     /* a scalar, or 0 */
@@ -236,20 +237,23 @@ static inline Ref attention(Gen *q, Ref x)
                 D = 8 << draw(&q->d, 4);
         if (rotary > D)
                 rotary = D;
-        Type qt = type_of(DT_F32, 4, DIM_SYM(SYM_B), DIM_SYM(SYM_T), DIM(H), DIM(D)), kt = qt;
+        int DV = chance(&q->d, 20) ? 1 + draw(&q->d, 24) : D;
+        Type qt = type_of(DT_F32, 4, DIM_SYM(SYM_B), DIM_SYM(SYM_T), DIM(H), DIM(D)), kt = qt, vt;
         kt.dim[2] = DIM(K);
+        vt = kt;
+        vt.dim[3] = DIM(DV);
         if (chance(&q->d, 40)) {                /* one linear of all three, in any order */
-                Ref all = linear(q, x, (H + 2 * K) * D);
+                Ref all = linear(q, x, (H + K) * D + K * DV);
                 in[0] = slice(q, all, 2, 0, H * D, 1);
                 in[1] = slice(q, all, 2, H * D, K * D, 1);
-                in[2] = slice(q, all, 2, (H + K) * D, K * D, 1);
+                in[2] = slice(q, all, 2, (H + K) * D, K * DV, 1);
         } else {
                 in[0] = linear(q, x, H * D);
                 in[1] = linear(q, x, K * D);
-                in[2] = chance(&q->d, 10) ? in[1] : linear(q, chance(&q->d, 10) ? some(q) : x, K * D);
+                in[2] = DV == D && chance(&q->d, 10) ? in[1] : linear(q, chance(&q->d, 10) ? some(q) : x, K * DV);
         }
         for (int i = 0; i < 3; i++)
-                in[i] = reshape(q, in[i], i ? kt : qt);
+                in[i] = reshape(q, in[i], i == 2 ? vt : i ? kt : qt);
         if (chance(&q->d, 20))
                 for (int i = 0; i < 2; i++)
                         in[i] = norm(q, in[i]);
@@ -259,7 +263,7 @@ static inline Ref attention(Gen *q, Ref x)
                 in[1] = rope(q, in[1], freq, rotary, D);
         }
         attr_default(OP_ATTENTION, &a);
-        a.att.causal = 1;
+        a.att.causal = !q->mixes;
         a.att.scale = chance(&q->d, 80) ? 1 / sqrt(D) : 0.3;
         if (chance(&q->d, 25))
                 a.att.window = 1 + draw(&q->d, 6);
@@ -274,9 +278,9 @@ static inline Ref attention(Gen *q, Ref x)
                 a.att.id = q->g->next_id++;
         }
         Ref y = node_of(q, OP_ATTENTION, NULL, in, n, &a, NULL);
-        y = reshape(q, y, btn(H * D));
+        y = reshape(q, y, btn(H * DV));
         if (chance(&q->d, 15))                  /* a gate of what attention gives */
-                y = mk(q, OP_MUL, y, mk(q, OP_SIGMOID, linear(q, x, H * D), 0, 0), 0);
+                y = mk(q, OP_MUL, y, mk(q, OP_SIGMOID, linear(q, x, H * DV), 0, 0), 0);
         return linear(q, y, C);
 }
 
@@ -390,10 +394,10 @@ static inline Ref binary(Gen *q, Ref x, Ref y)
         static const Op plain[] = { OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN };
         bool flip = chance(&q->d, 40);
         Ref a = flip ? y : x, b = flip ? x : y;
-        switch (draw(&q->d, 8)) {
+        switch (draw(&q->d, type_at(q, x)->rank == 3 ? 8 : 7)) {
         case 0: return mk(q, OP_DIV, a, mkx(q, OP_OFFSET, mk(q, OP_ABS, b, 0, 0), 1), 0);
         case 1: return mk(q, OP_WHERE, mk(q, OP_GT, a, b, 0), x, chance(&q->d, 50) ? y : mkx(q, OP_SCALE, x, 0.5));
-        case 2: {
+        case 7: {
                 Ref pos = cast(q, node_of(q, OP_POSITION, &(Type){ DT_I32, 2, { DIM_SYM(SYM_B), DIM_SYM(SYM_T) } }, NULL, 0, NULL, NULL), DT_F32);
                 Ref is = mk(q, OP_EQ, reshape(q, pos, btn(1)), mkx(q, OP_SCALE, reshape(q, cast(q, q->ids, DT_F32), btn(1)), 1), 0);
                 return mk(q, OP_WHERE, is, a, b);
@@ -458,6 +462,13 @@ static inline Ref view(Gen *q, Ref x)
         }
 }
 
+/* Every token with every other. */
+static inline Ref mixed(Gen *q, Ref x)
+{
+        Ref all = mk(q, OP_SOFTMAX, mkx(q, OP_SCALE, matmul(q, x, linear(q, x, (int)width(q, x)), 0, 1), 0.3), 0, 0);
+        return matmul(q, all, x, 0, 0);
+}
+
 static inline Ref row_op(Gen *q, Ref x)
 {
         int64_t n = width(q, x);
@@ -519,6 +530,8 @@ static inline void steps(Gen *q, Ref *x, int n)
                         *x = mk(q, OP_ADD, *x, mlp(q, chance(&q->d, 70) ? norm(q, *x) : *x), 0);
                 else if (kind < 28)
                         *x = mk(q, OP_ADD, *x, moe(q, chance(&q->d, 70) ? norm(q, *x) : *x), 0);
+                else if (kind < 32 && q->mixes)
+                        keep(q, mixed(q, y));
                 else if (kind < 45)
                         keep(q, safe_unary(q, y));
                 else if (kind < 62)
@@ -593,6 +606,7 @@ static inline Model *random_model(Draw d)
         q.C = widths[draw(&q.d, 20)];
         q.ctx = q.m->ctx = 12 + draw(&q.d, 20);
         q.dropout = chance(&q.d, 20);
+        q.mixes = chance(&q.d, 4);
         Type bt = type_of(DT_I32, 2, DIM_SYM(SYM_B), DIM_SYM(SYM_T));
         q.ids = node_of(&q, OP_INPUT, &bt, NULL, 0, NULL, "ids");
         bool trains = chance(&q.d, 95);

@@ -107,6 +107,8 @@ void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, 
         ix->scalar = col_zero;
         m = f->align | off | run | 8;
         m &= -m;
+        if (m < f->out->minv)                           /* what comes together may lie apart: one by one */
+                ix->vector = false;
         f->align = ix->vector && m < keep ? m : keep;
         if (off)
                 text_add(&row, " + %lld", (long long)off);
@@ -344,6 +346,8 @@ Load *f_load_of(F *f, Ref r, Ref in)
                         ix.vector = ix.scalar = false;
                 } else {
                         row = f_fmt(f, " + (long)(%s) * %s", id, f_dimc(f, s0));
+                        if (s0.n % f->out->minv)
+                                ix.vector = false;
                         if (ix.vector) {
                                 int64_t m = s0.n | 8;
                                 m &= -m;

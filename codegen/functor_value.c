@@ -290,6 +290,7 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 m &= -m;
                 f->align = m < f->align ? m : f->align;
                 f_index_of(f, t, stride, 0, f->dom[d].n, ix);
+                ix->vector &= cols % f->out->minv == 0;
                 const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", f_sequence(f, tok), S,
                                           f_position(f, tok), (long long)cols, ix->row);
                 snprintf(ix->row, sizeof ix->row, "%s", place);

@@ -214,10 +214,11 @@ static Ref stretch(Graph *g, Ref d, Ref like)
 
 void grad_sum(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = stretch(g, dout[0], IN(0)); }
 
-/* To the largest, to all of them if there are several. */
+/* To the largest; to equal ones in equal parts, so that copies of one value give it the whole. */
 void grad_rowmax(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
-        din[0] = op2(g, OP_MUL, op2(g, OP_EQ, IN(0), n), dout[0]);
+        Ref is = op2(g, OP_EQ, IN(0), n);
+        din[0] = op2(g, OP_MUL, is, op2(g, OP_DIV, dout[0], op1(g, OP_SUM, is)));
 }
 
 /* d logsumexp(x) = softmax(x), written so that no row op is needed: exp(x - y). */

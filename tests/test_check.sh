@@ -38,6 +38,9 @@ while read -r name device options; do
         # Hopper's forms, played
         unset TGC_EMULATE_ARCH
         played=$device TGC_CXXFLAGS=$cxxflags
+        # built as for users: one of them, test_infer*, test_experts and test_train; the others quickly (kernels/tgc.h)
+        unset TGC_CFLAGS
+        [ "$device" = cpu ] && [ "$name" != heads ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
         # they run longer
         [ "$device" = sm_90a ] && export TGC_EMULATE_ARCH=sm_90a && played=emulate && TGC_CXXFLAGS=${cxxflags/-Og/-O1}
         # shellcheck disable=SC2086
@@ -47,7 +50,7 @@ while read -r name device options; do
         [ $rc -eq 4 ] && grep -q refuses "$out/log" && rc=1
         say $rc "$name $device" "$out/log"
 done < tests/e2e/check/cases.txt
-unset TGC_EMULATE_ARCH
+unset TGC_EMULATE_ARCH TGC_CFLAGS
 
 "$TGC" check models/gpt.lua --tf32 --dtype bf16 > "$out/log" 2>&1
 [ $? -eq 2 ] && grep -q -- '--tf32 is about float32, and --dtype says bf16' "$out/log"

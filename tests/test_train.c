@@ -35,12 +35,18 @@ static const char *plan_of(const Job *j, const char *device, int opt)
 {
         char name[80];
         snprintf(name, sizeof name, "%s%d.%s.O%d.plan", j->name, data_on, device, opt);
-        const char *path = in_scratch(name);
+        const char *path = in_scratch(name), *was = getenv("TGC_CFLAGS");
+        char *flags = was && j->init ? strdup(was) : NULL;
+        if (flags)
+                unsetenv("TGC_CFLAGS");         /* run.sh's; what is compared with PyTorch is built as for users */
         if (!file_exists(path))
                 tgc(0, "compile %s %s%s -o %s --mode train -O %d -b %d --block-size %d --tokenizer char:%s%s -q",
                     j->model ? j->model : data_at("training/%s/init", j->name), j->define,
                     j != &job[NAIVE] ? "" : data_is_own() ? " -D n_embd=32" : " -D n_embd=64", path, opt, j->B, j->T, text_file(),
                     strcmp(device, "cpu") ? " --target cuda" : " --target cpu");
+        if (flags)
+                setenv("TGC_CFLAGS", flags, 1);
+        free(flags);
         return path;
 }
 

@@ -573,10 +573,10 @@ TEST(weights_of_other_shapes_are_named)
         tgc(0, "%s", small_line("narrow", "--max_iters 2"));
         snprintf(line, sizeof line, "-D n_embd=32 --max_iters 2 --init_from %s", in_scratch("narrow"));
         tgc(3, "%s", small_line("wide", line));
-        check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (models/gpt.lua:");
+        check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (gpt.lua:");
         tgc(3, "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=32 -D vocab=10 -D ctx=40 --weights %s -o %s",
             in_scratch("narrow"), in_scratch("x.plan"));
-        check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (models/gpt.lua:");
+        check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (gpt.lua:");
 }
 
 /* ---- what eval refuses of it ---- */

@@ -214,11 +214,12 @@ static Ref stretch(Graph *g, Ref d, Ref like)
 
 void grad_sum(Graph *g, Ref n, const Ref *dout, Ref *din) { din[0] = stretch(g, dout[0], IN(0)); }
 
-/* To the largest; to equal ones in equal parts, so that copies of one value give it the whole. */
+/* To the first of the largest: by its place, for in 16 bits what was stored may equal no maximum. */
 void grad_rowmax(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
-        Ref is = op2(g, OP_EQ, IN(0), n);
-        din[0] = op2(g, OP_MUL, is, op2(g, OP_DIV, dout[0], op1(g, OP_SUM, is)));
+        Attr a = { .k = { TYPE(IN(0)).dim[TYPE(IN(0)).rank - 1].n } };
+        Ref place = graph_reshape(g, op1(g, OP_ARGMAX, IN(0)), TYPE(dout[0]));
+        din[0] = graph_add(g, OP_TOPK_GRAD, (Ref[]){ dout[0], place }, 2, &a, NODE(g, n)->loc, graph_name(g, NODE(g, n)->name));
 }
 
 /* d logsumexp(x) = softmax(x), written so that no row op is needed: exp(x - y). */

@@ -11,7 +11,8 @@
  * The library has no global state, never prints and never exits.  A Tgc is used by
  * one thread at a time.  Functions return 0 or a TgcStatus; the error (may be NULL)
  * is filled only on failure.  Loading a plan runs the code inside it: open only
- * plans you would also run as programs. */
+ * plans you would also run as programs (SECURITY.md).  The plan is read into memory:
+ * what happens to its file afterwards changes nothing. */
 #ifndef TGC_PUBLIC_H
 #define TGC_PUBLIC_H
 

@@ -4,7 +4,9 @@
 #include <string.h>
 #include "../compiler/compiler.h"
 #include "../runtime/checkpoint.h"
+#include "../runtime/file.h"
 #include "cli.h"
+#include "quick_check.h"
 
 /* What must be freed however the work ends. */
 typedef struct Build {
@@ -141,6 +143,21 @@ static void write_dot(const Graph *g, Text *out)
         text_add(out, "}\n");
 }
 
+bool model_is_ours(ModelKind kind, const char *path)
+{
+        char *text;
+        size_t n;
+        bool ours = false;
+        if (kind != MODEL_LUA && kind != MODEL_JSON)
+                return true;
+        if (kind == MODEL_JSON || file_read_text(path, 4 << 20, &text, &n, &(Err){ 0 }))
+                return kind == MODEL_LUA;               /* the name of one inside tgc */
+        for (const ModelFile *f = model_files; f->name && !ours; f++)
+                ours = f->n == n && !memcmp(f->text, text, n);
+        free(text);
+        return ours;
+}
+
 /* Can the model generate text?  If not, why. */
 static bool generates(const Model *m, Err *why)
 {
@@ -157,6 +174,7 @@ static bool generates(const Model *m, Err *why)
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
+        int code;
         if (o->tf32 && dtype_of(o->dtype) != DT_F32)
                 return err_set(e, TGC_USAGE, "--tf32 is about float32, and --dtype says %s: leave one of them out", o->dtype);
         CompileOptions c = {
@@ -179,6 +197,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         write_dot(b->model->graph, &b->dot);
         compile(b->model, &c, &b->made);
         diag_end(&d);
+        if (o->check && (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check, CHECK_SAYS, e)))
+                return code;
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(e, TGC_USAGE, "%s: none of its %d choices is of a product of this model; they hold for "
                                "one model, --dtype, --batch-size and --block-size", o->choices_name, b->made.n_choices);

@@ -59,6 +59,8 @@ enum { BUILD_INFER = 1, BUILD_TRAIN = 2 };
 
 typedef enum { MODEL_PLAN, MODEL_LUA, MODEL_JSON, MODEL_HF, MODEL_LLAMA2C, MODEL_GGUF } ModelKind;
 
+enum { CHECK_SAYS = 400 };
+
 typedef struct BuildOptions {
         ModelKind   kind;
         const char *model;
@@ -72,11 +74,14 @@ typedef struct BuildOptions {
         const char *print_after;
         const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
         const char *choices_name;
+        char       *check;              /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
         const int  *documents;          /* token that begins one; NULL: a row of training tokens is one */
         double      lua_seconds;        /* ReadOptions.seconds */
         int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
 } BuildOptions;
 
+/* A family's, or a file that comes with tgc: those are tested. */
+bool model_is_ours(ModelKind kind, const char *path);
 /* Read and compile: adds every section but tokenizer, weights and machine code. */
 int  build_plan(Plan *p, const BuildOptions *o, Err *e);
 /* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into *to, an empty one.

@@ -398,7 +398,9 @@ static void say_no_infer(const Args *a, const char *msg)
 
 static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
-        char vocab[32] = "0", *choices;
+        char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
+        const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN || a->cmd == CMD_EVAL;
+        Say talk = say_new(a);
         Err no_infer = { 0 };
         int code = TGC_OK, documents;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
@@ -414,11 +416,14 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .tf32 = opt_flag(a, O_TF32), .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
                 .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
+                .check = check && opt_flag(a, O_QUICK_CHECK) && !model_is_ours(l->kind, path) ? says : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
         code = build_plan(&l->plan, &o, e);
         if (!code)
                 say_no_infer(a, no_infer.msg);
+        if (!code && *says)
+                say(&talk, "%s: %s\n", path, says);
         if (!code && choices)
                 say_passed_over(&l->plan, a, choices);
         free(choices);

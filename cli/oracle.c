@@ -138,6 +138,12 @@ const double *oracle_output(Oracle *o, const char *name, int64_t *n)
         return graph_out(o->g, name) ? eval_output(o->eval, name, n) : NULL;
 }
 
+const double *oracle_value(Oracle *o, const char *name, int op, int64_t *n)
+{
+        Ref r = graph_find(o->g, name);
+        return r && (int)NODE(o->g, r)->op == op ? eval_get(o->eval, r, 0, n) : NULL;
+}
+
 const double *oracle_grad(Oracle *o, const char *param, int64_t *n)
 {
         return eval_grad(o->eval, param, n);

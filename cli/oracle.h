@@ -23,6 +23,8 @@ int  oracle_run(Oracle *o, Err *e);
 double oracle_nearest(const Oracle *o);
 /* NULL: there is none.  The evaluator's memory. */
 const double *oracle_output(Oracle *o, const char *name, int64_t *n);
+/* Of the node that has this name and op. */
+const double *oracle_value(Oracle *o, const char *name, int op, int64_t *n);
 const double *oracle_grad(Oracle *o, const char *param, int64_t *n);
 
 #endif

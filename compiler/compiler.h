@@ -148,5 +148,7 @@ void check_program_tables(const Graph *g, const Model *m, const CompileOptions *
 void check_token_axis(const Model *m);
 void compile(Model *m, const CompileOptions *o, Compiled *out);
 void compiled_free(Compiled *c);
+/* The graph of `step` or `decode` after all passes, for other sizes; m as compile leaves it. */
+Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S);
 
 #endif

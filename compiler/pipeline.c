@@ -551,6 +551,20 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 choices_done(choices);
 }
 
+Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S)
+{
+        const bool step = !strcmp(program, "step");
+        const Spec s = step ? (Spec){ "step", STEP, B, T, { { B, T, 0 } }, { "loss", "aux_loss", "ce" } }
+                            : (Spec){ "decode", DECODE, B, T, { { B, T, S } }, { "logits" } };
+        CompileOptions quiet = *o;
+        Compiled unused = { 0 };
+        Clock clock = { { 0 }, 0 };
+        quiet.print_after = NULL;
+        Graph *g = run_passes(m, &s, &quiet, &unused, &clock);
+        text_free(&unused.why);
+        return g;
+}
+
 void compiled_free(Compiled *c)
 {
         text_free(&c->manifest);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "../cli/check.h"
 #include "../cli/cli.h"
+#include "../cli/quick_check.h"
 #include "../runtime/file.h"
 #include "random_graph.h"
 
@@ -187,9 +188,10 @@ static bool write_file(const char *path, const char *s, size_t n)
 
 static int build(Plan *plan, const Case *c, const char *path, int opt, Err *e)
 {
+        char says[CHECK_SAYS] = "";
         BuildOptions o = { .kind = MODEL_JSON, .model = path, .dtype = dt_name[c->k.dtype], .mode = c->k.mode, .opt = opt,
                            .batch = c->k.batch, .block = c->k.block, .chunk = c->k.chunk, .cuda = true, .cpu = true,
-                           .tf32 = c->k.tf32 };
+                           .tf32 = c->k.tf32, .check = says };
         return build_plan(plan, &o, e);
 }
 
@@ -263,7 +265,7 @@ static bool save_leg(Plans *p, Case *c, Leg leg, const Plan *plan, Err *e)
 static void refused(Verdict *v, const Err *e, int code)
 {
         const char *json = strstr(e->msg, ".json:");
-        v->outcome = code == TGC_BAD_FILE || code == TGC_USAGE ? json && isdigit((unsigned char)json[6]) ? REFUSED : BAD_REFUSAL : FAILED;
+        v->outcome = code == TGC_CHECK_FAILED ? DIFFERS : code == TGC_BAD_FILE || code == TGC_USAGE ? json && isdigit((unsigned char)json[6]) ? REFUSED : BAD_REFUSAL : FAILED;
         snprintf(v->msg, sizeof v->msg, "%.590s", json ? json + 6 + strspn(json + 6, "0123456789:") : e->msg);
 }
 
@@ -477,13 +479,22 @@ static void run_leg(Plans *p, Case *c, Leg leg, Verdict *v)
                 snprintf(v->msg, sizeof v->msg, "%d of %d, first %s", sum.bad, sum.compared, sum.first);
 }
 
-static bool wants(const Case *c, Leg leg, Leg first)
+/* CUDA sources begin with macros that say how exact their arithmetic is (codegen/entry.c), and headers are read once. */
+enum { N_KINDS = 3 };
+static int kind_of(const Case *c, Leg leg)
 {
+        return !strcmp(leg_info[leg].target, "cpu") ? 0 : c->k.dtype != DT_F32 ? 1 : c->k.tf32 ? 2 : 0;
+}
+
+static bool wants(const Case *c, Leg leg, Leg first, int kind)
+{
+        if (kind_of(c, leg) != kind)
+                return false;
         return c->legs >> leg & 1 && c->compiled.outcome == PASSED && leg / 2 == first / 2;
 }
 
-/* Both levels of one device, for cases [from, to). */
-static void run_device(Plans *p, Leg first, int from, int to)
+/* Both levels of one device, for cases [from, to) of a kind. */
+static void run_device(Plans *p, Leg first, int kind, int from, int to)
 {
         char path[600], section[32];
         Verdict *warm = shared_memory(sizeof *warm);
@@ -497,7 +508,7 @@ static void run_device(Plans *p, Leg first, int from, int to)
                 for (Leg l = first; l < first + 2; l++) {
                         char *text;
                         size_t n;
-                        if (!wants(&p->c[i], l, first))
+                        if (!wants(&p->c[i], l, first, kind))
                                 continue;
                         file_of(p, &p->c[i], l, "src", path);
                         if (file_read_text(path, 64 << 20, &text, &n, &(Err){ 0 }))
@@ -512,14 +523,14 @@ static void run_device(Plans *p, Leg first, int from, int to)
         if (any && warm->outcome != PASSED && to - from > 1) {          /* which one? */
                 text_free(&p->source);
                 for (int i = from; i < to; i++)
-                        run_device(p, first, i, i + 1);
+                        run_device(p, first, kind, i, i + 1);
                 munmap(warm, sizeof *warm);
                 return;
         }
         for (int i = from; i < to; i++)
                 for (Leg l = first; l < first + 2; l++) {
                         Case *c = &p->c[i];
-                        if (!wants(c, l, first))
+                        if (!wants(c, l, first, kind))
                                 continue;
                         if (warm->outcome != PASSED)
                                 c->ran[l] = *warm;
@@ -538,7 +549,8 @@ static void run_cases(Case *c, int n, const char *dir)
         for (int i = 0; i < n; i++)
                 in_child(compile_case, &p, &c[i], 0, &c[i].compiled, 60);
         for (Leg l = 0; l < N_LEGS; l += 2)
-                run_device(&p, l, 0, n);
+                for (int kind = 0; kind < N_KINDS; kind++)
+                        run_device(&p, l, kind, 0, n);
         for (int i = 0; i < n; i++)
                 for (Leg l = 0; l < N_LEGS; l++) {
                         file_of(&p, &c[i], l, "src", path);

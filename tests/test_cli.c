@@ -818,4 +818,18 @@ TEST(zz_clean_up)
         args_free(&args);
 }
 
+/* A graph of the user's is compared with its programs; one that comes with tgc is not, and a PLAN has been. */
+TEST(quick_check_of_a_users_graph)
+{
+        char line[1200];
+        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -o %s", scratch("quick.plan"));
+        CHECK_MSG(tgc(line) == 0 && !strstr(r.err, "checked"), "%s", r.err);
+        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua --no-check -o %s", scratch("quick.plan"));
+        CHECK_MSG(tgc(line) == 0, "%s", r.err);
+        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -D vocab=20000000 -D ctx=8 -b 1 -o %s", scratch("quick.plan"));
+        EXPECT(line, 0, "not checked, for it is too large");
+        snprintf(line, sizeof line, "run %s --no-check -p a", scratch("quick.plan"));
+        EXPECT(line, TGC_USAGE, "--check has no effect");
+}
+
 TEST_MAIN

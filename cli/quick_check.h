@@ -1,0 +1,12 @@
+/* quick_check.h: for those who know the compiler. */
+#ifndef TGC_QUICK_CHECK_H
+#define TGC_QUICK_CHECK_H
+
+#include "../compiler/compiler.h"
+#include "../runtime/err.h"
+
+/* m and ir as compile() leaves them; which programs there are.  TGC_CHECK_FAILED: a program is not what the model says.
+ * said: a line where nothing could be compared, else "". */
+int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss, char *said, size_t cap, Err *e);
+
+#endif

@@ -172,7 +172,7 @@ local function yarn_gain(r)
         return m ~= 0 and all ~= 0 and gain(m) / gain(all) or gain(1)
 end
 
--- Parameters of b.rope.  o: theta and partial, where a family has other names for them; partial_ok: a part of each
+-- Parameters of b.rope.  o: theta and partial, where a family has other names for them, and partial_name; partial_ok: a part of each
 -- head may turn; scaled = false: only the default kind is known.
 function config.rope(c, o)
         o = o or {}
@@ -191,8 +191,9 @@ function config.rope(c, o)
                               key .. ".")
         end
         if partial < 0 or partial > 1 or partial ~= 1 and not o.partial_ok then
-                config.refuse("partial_rotary_factor", partial, "is not supported here",
-                              r.partial_rotary_factor and key .. ".")
+                local own = r.partial_rotary_factor
+                config.refuse(own and "partial_rotary_factor" or o.partial_name or "partial_rotary_factor", partial,
+                              "is not supported here", own and key .. ".")
         end
         return {
                 rope_theta = r.rope_theta or o.theta or c.rope_theta, rotary = partial,

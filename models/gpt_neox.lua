@@ -49,7 +49,8 @@ local gpt_neox = {
                         n_embd = c.hidden_size, n_head = c.num_attention_heads, n_ff = c.intermediate_size,
                         act = c.hidden_act, eps = c.layer_norm_eps, std = c.initializer_range,
                         parallel = c.use_parallel_residual, attn_bias = c.attention_bias, tied = c.tie_word_embeddings,
-                }, config.rope(c, { theta = c.rotary_emb_base, partial = c.rotary_pct, partial_ok = true }))
+                }, config.rope(c, { theta = c.rotary_emb_base, partial = c.rotary_pct, partial_ok = true,
+                                    partial_name = "rotary_pct" }))
         end,
         graph = function(p)
                 local ids, targets = b.inputs()

@@ -60,7 +60,7 @@ static char *changed(const cJSON *config, const cJSON *change)
 }
 
 /* Refused with exit code 3 and one of the keys in the message. */
-static void check_refused(const char *dir, const char *config, const cJSON *keys)
+static void check_refused(const char *what, const char *config, const cJSON *keys)
 {
         ReadOptions o = options(NULL);
         Diag d;
@@ -69,16 +69,16 @@ static void check_refused(const char *dir, const char *config, const cJSON *keys
         if (DIAG_CATCH(&d)) {
                 model_free(read_lua_family(NULL, config, &o));
                 diag_end(&d);
-                CHECK_MSG(0, "%s: not refused: %s", dir, config);
+                CHECK_MSG(0, "%s: not refused", what);
         }
         bool named = false;
         cJSON_ArrayForEach(k, keys)
                 named |= strstr(d.msg, k->valuestring) != NULL;
-        CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", dir, d.code, d.msg);
+        CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", what, d.code, d.msg);
 }
 
 /* Every 12th logit of the last of n tokens. */
-static void check_change(const char *dir, const char *config, const cJSON *want, const double *ids, int n)
+static void check_change(const char *dir, const char *what, const char *config, const cJSON *want, const double *ids, int n)
 {
         Model *m = family(NULL, config, strstr(config, "\"gpt2\"") ? &no_dropout : NULL);
         Loaded l = load(m, dir);
@@ -88,8 +88,7 @@ static void check_change(const char *dir, const char *config, const cJSON *want,
         const cJSON *w;
         cJSON_ArrayForEach(w, want)
                 CHECK_MSG(fabs(last[12 * i++] - w->valuedouble) < 1e-4 * (1 + fabs(w->valuedouble)),
-                          "%s: logit %d is %g, not %g: %s", dir, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble,
-                          config);
+                          "%s: logit %d is %g, not %g", what, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble);
         CHECK(i > 4);
         eval_free(e);
         unload(&l);
@@ -110,11 +109,14 @@ static void check_changes(const char *dir)
         int n = read_ids(path, "prompt_ids", ids, 64);
         cJSON_ArrayForEach(c, changes) {
                 const cJSON *keys = cJSON_GetObjectItemCaseSensitive(c, "refused");
+                char *line = cJSON_PrintUnformatted(c), what[700];
+                snprintf(what, sizeof what, "%s: %s", dir, line);
+                free(line);
                 text = changed(config, c);
                 if (keys)
-                        check_refused(dir, text, keys);
+                        check_refused(what, text, keys);
                 else
-                        check_change(dir, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
+                        check_change(dir, what, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
                 *(keys ? &refused : &used) += 1;
                 free(text);
         }

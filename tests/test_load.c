@@ -451,6 +451,24 @@ TEST(nvrtc_compiles_for_other_machines)
                         free(pack);
                 }
         }
+        /* it belongs to these sources and this architecture */
+        Section cubin = { .name = "cubin.sm_80" };
+        const Section *src = plan_find(&p, "source.cuda");
+        CHECK(!cuda_compile_plan(&p, "sm_80", 0, &pack, &size, &e));
+        cubin.data = pack;
+        cubin.size = size;
+        CHECK(!code_unpack(&k, &p, &cubin, "cuda", (const char *const[]){ "sm_80", 0 }, &e) && k.n == 2);
+        pack_free(&k);
+        CHECK(code_unpack(&k, &p, &cubin, "cuda", (const char *const[]){ "sm_90a", 0 }, &e) == TGC_BAD_FILE);
+        char *other = strndup(src->data, src->size);
+        Plan q = make_plan(manifest, PROGRAM("", "w+0"));
+        other[src->size - 1] = ' ';
+        CHECK(!plan_add(&q, "source.cuda", other, src->size, &e));
+        CHECK(code_unpack(&k, &q, &cubin, "cuda", (const char *const[]){ "sm_80", 0 }, &e) == TGC_BAD_FILE);
+        CHECK_MSG(strstr(e.msg, "cubin.sm_80 was not made of the plan's cuda sources"), "%s", e.msg);
+        plan_close(&q);
+        free(other);
+        free(pack);
         void *twice;
         size_t size2;
         CHECK(!cuda_compile_plan(&p, "sm_80", 1, &pack, &size, &e));

@@ -560,7 +560,7 @@ Graph *compile_program(const Model *m, const CompileOptions *o, const char *prog
         Compiled unused = { 0 };
         Clock clock = { { 0 }, 0 };
         quiet.print_after = NULL;
-        Graph *g = run_passes(m, &s, &quiet, &unused, &clock);
+        Graph *g = run_passes(m, &s, &quiet, step ? T : S, T, &unused, &clock);
         text_free(&unused.why);
         return g;
 }

@@ -116,7 +116,7 @@ static const struct { OptionId option; const char *refused, *why, *accepted; } r
         ON_PLAN(PRINT_AFTER, "--print-after fuse", "compile"), ON_PLAN(TIME_PASSES, "--time-passes", "dump"),
 
         { O_REBUILD, "run " GPT "--prompt-ids 1 --rebuild", "it is for plans", "dump @/both.plan --manifest --rebuild" },
-        { O_QUICK_CHECK, "run @/both.plan --prompt-ids 1 --check", PLAN_GIVEN, "compile " GPT "--no-check -o @/again.plan" },
+        { O_QUICK_CHECK, "run @/both.plan --prompt-ids 1 --no-check", PLAN_GIVEN, "compile " GPT "--no-check -o @/again.plan" },
         { O_CTX, "compile " GPT "--mode train -c 8 --block-size 16 -o @/x", "--block-size says", "compile " GPT "--mode train -c 8 -q -o @/x" },
         { O_CTX, "bench " GPT "--train -c 8 --block-size 16", "--block-size says", NULL },
         { O_BLOCK, "compile " GPT "--mode infer --block-size 8 -o @/x", "nothing is trained here", "compile " GPT "--block-size 8 -q -o @/x" },

@@ -124,6 +124,19 @@ TEST(hf_not_utf8)
         tokenizer_free(t);
 }
 
+/* The first token may be empty; it lies somewhere all the same (run with SAN=1). */
+TEST(empty_token)
+{
+        Tokenizer *t;
+        Err e = {0};
+
+        CHECK_MSG(hf_new(&t, (Parts){ .vocab = "'':0,'a':1", .merges = "" }, &e) == TGC_OK, "%s", e.msg);
+        CHECK(tokenizer_find(t, "", 0) == 0);
+        check_ids(t, "aa", 2, 0, (int[]){ 1, 1 }, 2);
+        check_round_trip(t, "aa", 2);
+        tokenizer_free(t);
+}
+
 /* NUL is a character like any other: in the vocabulary, in merges, in added tokens and in text. */
 TEST(nul_character)
 {

@@ -19,6 +19,7 @@
  * At level 0 nothing joins anything. */
 #include "../compiler.h"
 #include "../../codegen/codegen.h"
+#include "kernel_order.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +37,16 @@ typedef struct Fuse {
         Gr     *gr;
         int     n;
         Text   *why;
-        Ref    *before;                 /* accum -> the accum of the same parameter before it */
-        int    *mark, stamp;
+        Arena  *tmp;
+        KernelOrder *order;
+        Ref    *original;               /* see find_originals */
+        unsigned *said;                 /* lines of `why`: places behind each one's first letter, by hash; 0: none */
+        unsigned  n_said, cap_said;
         Ref    *only_reader;            /* -1: several */
         Span   *dom;                    /* node -> its columns among those of its kernel */
 } Fuse;
+
+static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
 
 static bool takes_tail(const Graph *g, Ref anchor, Ref root)
 {
@@ -56,53 +62,64 @@ static bool takes_tail(const Graph *g, Ref anchor, Ref root)
         }
 }
 
+/* The slot of the line at text[at]. */
+static unsigned *said_slot(const Fuse *f, size_t at)
+{
+        const char *line = f->why->s + at;
+        const size_t len = strcspn(line, "\n");
+        unsigned h = 2166136261u;
+        for (size_t i = 0; i < len; i++)
+                h = (h ^ (unsigned char)line[i]) * 16777619u;
+        for (h &= f->cap_said - 1; f->said[h]; h = (h + 1) & (f->cap_said - 1)) {
+                const char *other = f->why->s + f->said[h] - 1;
+                if (!strncmp(other, line, len) && other[len] == '\n')
+                        break;
+        }
+        return &f->said[h];
+}
+
+/* Is the line at text[at] new?  It is not any more. */
+static bool is_new(Fuse *f, Arena *tmp, size_t at)
+{
+        if (f->n_said * 2 >= f->cap_said) {
+                const unsigned *old = f->said, cap = f->cap_said;
+                f->cap_said = cap ? cap * 2 : 256;
+                f->said = arena_alloc(tmp, f->cap_said * sizeof *f->said);
+                for (unsigned i = 0; i < cap; i++)
+                        if (old[i])
+                                *said_slot(f, old[i] - 1) = old[i];
+        }
+        unsigned *slot = said_slot(f, at);
+        if (*slot)
+                return false;
+        *slot = (unsigned)at + 1;
+        f->n_said++;
+        return true;
+}
+
 static void refuse(Fuse *f, Ref r, int group, const char *reason)
 {
         const Node *n = NODE(f->g, r);
-        Ref other = f->gr[group].anchor;
-        char file[LOC_NAME];
+        Ref other = f->gr[group].anchor ? f->gr[group].anchor : f->order->least[group];
         if (!f->why)
                 return;
-        for (Ref s = 1; s < f->g->n_nodes && !other; s++)
-                if (NODE(f->g, s)->group == group)
-                        other = s;
         const Node *o = NODE(f->g, other);
         size_t at = f->why->n;
         text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text,
-                 n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line, o->name, op_info[o->op].text, reason);
-        char *line = f->why->s + at, *first = strstr(f->why->s, line);
-        if (first != line)                      /* the same in another program */
+                 n->loc.file ? n->loc.file : "?", n->loc.line, o->name, op_info[o->op].text, reason);
+        if (!is_new(f, f->tmp, at))             /* the same in another program */
                 f->why->n = at, f->why->s[at] = 0;
 }
 
 /* Does node r, or what its group reads, come after group `goal`? */
-static bool depends(Fuse *f, Ref r, int goal)
-{
-        Graph *g = f->g;
-        int id = NODE(g, r)->group;
-        if (id == goal)
-                return true;
-        if (f->mark[r] == f->stamp)
-                return false;
-        f->mark[r] = f->stamp;
-        for (int i = 0; i < NODE(g, r)->n_in; i++)
-                if (depends(f, NODE(g, r)->in[i], goal))
-                        return true;
-        if (f->before[r] && depends(f, f->before[r], goal))
-                return true;
-        if (id && op_info[NODE(g, r)->op].cls != CLASS_LEAF)    /* all members of a kernel run together */
-                for (Ref s = 1; s < g->n_nodes; s++)
-                        if (NODE(g, s)->group == id && f->mark[s] != f->stamp && depends(f, s, goal))
-                                return true;
-        return false;
-}
+static bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->order, r, goal); }
 
 /* The columns value `in` occupies of the kernel's domain; false if it is not a
  * value the kernel's tail or map can see. */
 static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
 {
         Graph *g = f->g;
-        Ref b = value_base(g, in);
+        Ref b = base_of(f, in);
         int64_t n;
         if (NODE(g, b)->group != id)
                 return false;
@@ -165,7 +182,7 @@ static bool fits(const Type *t, int64_t n)
 static Ref tail_root(Fuse *f, int id, Ref r)
 {
         Graph *g = f->g;
-        Ref b = value_base(g, r);
+        Ref b = base_of(f, r);
         if (NODE(g, b)->group != id)
                 return 0;
         if (!is_member(g, b))
@@ -197,14 +214,13 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         if (k->members >= MAX_MEMBERS)
                 return "it is large already";
         for (int i = 0; i < n->n_in; i++) {
-                Ref in = n->in[i], b = value_base(g, in);
+                Ref in = n->in[i], b = base_of(f, in);
                 Span s;
                 if ((n->op == OP_ACCUM || n->op == OP_APPEND) && i == 0)
                         continue;
                 if (is_virtual(g, b) || op_info[NODE(g, b)->op].cls == CLASS_LEAF)
                         continue;
                 if (NODE(g, b)->group != id) {
-                        f->stamp++;
                         if (depends(f, in, id))
                                 return "another input waits for that kernel";
                         outside++;
@@ -282,12 +298,21 @@ static int new_group(Fuse *f, Ref anchor, Ref first)
 
 static void enter(Fuse *f, Ref r, int id)
 {
-        NODE(f->g, r)->group = id;
+        order_enter(f->order, r, id);
         f->gr[id].members++;
 }
 
 /* Does r read input i from memory, whole rows or another element than its own?  Who makes that ends before. */
 static bool reads_stored(const Node *r, int i) { return r->op == OP_GATHER || (r->op == OP_ROPE && i == 1); }
+
+/* All of kernel `from` goes into `to`. */
+static void absorb(Fuse *f, int from, int to)
+{
+        for (Ref s = f->order->first[from]; s; s = f->order->next[s])
+                f->gr[to].members++;
+        order_merge(f->order, from, to);
+        f->gr[from].members = 0;
+}
 
 /* Put all of map `from` into map or tail `to`. */
 static bool merge(Fuse *f, int from, int to)
@@ -296,24 +321,19 @@ static bool merge(Fuse *f, int from, int to)
         if (f->gr[from].anchor || f->gr[to].anchor || !dim_eq(f->gr[from].rows, f->gr[to].rows) ||
             f->gr[from].n != f->gr[to].n || f->gr[from].members + f->gr[to].members > MAX_MEMBERS)
                 return false;
-        for (Ref r = 1; r < g->n_nodes; r++)            /* nothing between the two */
-                if (NODE(g, r)->group == from || NODE(g, r)->group == to) {
-                        int other = NODE(g, r)->group == from ? to : from;
+        for (int k = 0; k < 2; k++) {                   /* nothing between the two */
+                const int other = k ? from : to;
+                for (Ref r = f->order->first[k ? to : from]; r; r = f->order->next[r])
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
-                                Ref b = value_base(g, NODE(g, r)->in[i]);
+                                Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
                                 if (gb == other && reads_stored(NODE(g, r), i))
                                         return false;
-                                if (gb == from || gb == to)
-                                        continue;
-                                f->stamp++;
-                                if (depends(f, b, other))
+                                if (gb != from && gb != to && depends(f, b, other))
                                         return false;
                         }
-                }
-        for (Ref r = 1; r < g->n_nodes; r++)
-                if (NODE(g, r)->group == from)
-                        NODE(g, r)->group = to;
+        }
+        order_merge(f->order, from, to);
         f->gr[to].members += f->gr[from].members;
         f->gr[from].members = 0;
         return true;
@@ -329,7 +349,7 @@ static bool joins_experts(const Fuse *f, Ref r)
             g->node[f->only_reader[r]].in[0] != r)
                 return false;
         for (int i = 0; i < n->n_in; i++) {
-                Ref b = value_base(g, n->in[i]), made = f->gr[g->node[b].group].anchor;
+                Ref b = base_of(f, n->in[i]), made = f->gr[g->node[b].group].anchor;
                 if (!g->node[b].group || !made || g->node[made].op != OP_EXPERT_ROWS || made == a)
                         return false;
                 a = made;
@@ -346,7 +366,7 @@ static void place_member(Fuse *f, Ref r, int level)
         bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 && is_row_anchor(g, f->only_reader[r]);
         bool apart = level && joins_experts(f, r);
         for (int i = n->n_in - 1; level && !apart && i >= 0; i--) {
-                Ref b = value_base(g, n->in[i]);
+                Ref b = base_of(f, n->in[i]);
                 int id = NODE(g, b)->group;
                 const char *no;
                 Span s;
@@ -368,30 +388,41 @@ static void place_member(Fuse *f, Ref r, int level)
                 best = new_group(f, 0, r);
         enter(f, r, best);
         for (int i = 0; level && i < n->n_in; i++) {    /* maps that feed the same map become one */
-                Ref b = value_base(g, n->in[i]);
+                Ref b = base_of(f, n->in[i]);
                 int id = NODE(g, b)->group;
                 if (id && id != best && b == n->in[i] && dim_eq(type_elems(&NODE(g, b)->type), type_elems(&n->type)))
                         merge(f, id, best);
         }
 }
 
-/* The node that recompute made r from, or 0: an equal one that stands before it. */
-static Ref original(const Graph *g, Ref r)
+/* The first node before r that does the same to input a or a0 and b or b0, among readers of x. */
+static Ref equal_before(const KernelOrder *o, Ref r, Ref x, Ref a0, Ref b0)
 {
-        const Node *n = &g->node[r];
-        if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST || n->type.dt == DT_I32)
-                return 0;
-        const Ref a = n->in[0], b = n->in[n->n_in - 1], a0 = n->n_in > 1 ? original(g, a) : 0,
-                  b0 = n->n_in > 1 ? original(g, b) : 0;
-        if (n->n_in > 1 && !a0 && !b0)
-                return 0;
-        for (Ref s = 1; s < r; s++) {
-                const Node *x = &g->node[s];
-                if (x->op == n->op && x->n_in == n->n_in && shape_eq(&x->type, &n->type) &&
-                    (x->in[0] == a || x->in[0] == a0) && (x->in[n->n_in - 1] == b || x->in[n->n_in - 1] == b0))
-                        return s;
+        const Node *n = &o->g->node[r];
+        const Ref a = n->in[0], b = n->in[n->n_in - 1];
+        for (int i = x ? o->start[x] : 0; x && i < o->start[x + 1] && o->reader[i] < r; i++) {
+                const Node *s = &o->g->node[o->reader[i]];
+                if (s->op == n->op && s->n_in == n->n_in && shape_eq(&s->type, &n->type) &&
+                    (s->in[0] == a || s->in[0] == a0) && (s->in[n->n_in - 1] == b || s->in[n->n_in - 1] == b0))
+                        return o->reader[i];
         }
         return 0;
+}
+
+/* The node that recompute made r from, or 0: an equal one that stands before it. */
+static void find_originals(Fuse *f)
+{
+        const Graph *g = f->g;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST || n->type.dt == DT_I32)
+                        continue;
+                const Ref a0 = n->n_in > 1 ? f->original[n->in[0]] : 0, b0 = n->n_in > 1 ? f->original[n->in[1]] : 0;
+                if (n->n_in > 1 && !a0 && !b0)
+                        continue;
+                const Ref s = equal_before(f->order, r, n->in[0], a0, b0), s0 = equal_before(f->order, r, a0, a0, b0);
+                f->original[r] = s && (!s0 || s < s0) ? s : s0;
+        }
 }
 
 /* Rows of experts' biases, each slot's its own: read where the product's tail adds them, not copied out before. */
@@ -407,12 +438,10 @@ static bool is_bias(const Fuse *f, Ref r)
 /* Does kernel id wait for kernel goal? */
 static bool waits(Fuse *f, int id, int goal)
 {
-        Graph *g = f->g;
-        for (Ref s = 1; s < g->n_nodes; s++)
-                for (int i = 0; NODE(g, s)->group == id && i < NODE(g, s)->n_in; i++) {
-                        Ref in = NODE(g, s)->in[i];
-                        f->stamp++;
-                        if (NODE(g, in)->group != id && depends(f, in, goal))
+        for (Ref s = f->order->first[id]; s; s = f->order->next[s])
+                for (int i = 0; i < NODE(f->g, s)->n_in; i++) {
+                        Ref in = NODE(f->g, s)->in[i];
+                        if (NODE(f->g, in)->group != id && depends(f, in, goal))
                                 return true;
                 }
         return false;
@@ -421,11 +450,11 @@ static bool waits(Fuse *f, int id, int goal)
 /* Does kernel id wait for a reader of r? */
 static bool waits_for_reader(Fuse *f, int id, Ref r)
 {
-        for (Ref u = r + 1; u < f->g->n_nodes; u++) {
-                const Node *n = NODE(f->g, u);
-                for (int i = 0; i < n->n_in; i++)
-                        if (value_base(f->g, n->in[i]) == r && n->group && waits(f, id, n->group))
-                                return true;
+        const KernelOrder *o = f->order;
+        for (int i = o->base_start[r]; i < o->base_start[r + 1]; i++) {
+                const Node *n = NODE(f->g, o->base_reader[i]);
+                if (n->group && waits(f, id, n->group))
+                        return true;
         }
         return false;
 }
@@ -439,7 +468,7 @@ static bool follow(Fuse *f, Ref r)
                 Ref in = NODE(g, r)->in[i];
                 int id = NODE(g, in)->group;
                 Ref anchor = id ? f->gr[id].anchor : 0;
-                if (anchor && original(g, in) && f->gr[id].members < MAX_MEMBERS &&
+                if (anchor && f->original[in] && f->gr[id].members < MAX_MEMBERS &&
                     shape_eq(&NODE(g, anchor)->type, t) && shape_eq(&NODE(g, in)->type, t) &&
                     !waits_for_reader(f, id, r)) {
                         enter(f, r, id);
@@ -471,10 +500,11 @@ static void take_heads(Fuse *f, Ref r)
 {
         Graph *g = f->g;
         const Node *n = NODE(g, r);
+        const KernelOrder *o = f->order;
         int id = n->group;
         for (int k = 0; k < n->n_in; k++) {
                 Ref b = n->in[k];
-                int m = NODE(g, b)->group, count = 0;
+                int m = NODE(g, b)->group;
                 const Type *t = &NODE(g, b)->type;
                 if (!m || m == id || f->gr[m].anchor || !is_member(g, b) || t->rank == 0)
                         continue;
@@ -496,32 +526,23 @@ static void take_heads(Fuse *f, Ref r)
                 }
                 if (!dim_is_const(t->dim[t->rank - 1]))
                         ok = false;
-                for (Ref s = 1; s < g->n_nodes && ok; s++) {
-                        if (NODE(g, s)->group != m)
-                                continue;
-                        count++;
+                for (Ref s = o->first[m]; s && ok; s = o->next[s]) {
                         /* one domain: a row op's head sees rows of the last axis */
                         ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) &&
                              NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
                              NODE(g, s)->op != OP_ACCUM && NODE(g, s)->op != OP_APPEND;
                         for (int i = 0; i < NODE(g, s)->n_in && ok; i++) {
-                                Ref in = NODE(g, s)->in[i], base = value_base(g, in);
+                                Ref in = NODE(g, s)->in[i], base = base_of(f, in);
                                 if (NODE(g, base)->group == m)
                                         ok = in == base;
-                                else {
-                                        f->stamp++;
+                                else
                                         ok = !depends(f, in, id);
-                                }
                         }
                 }
                 /* heads that store read nothing they store; scatter and combine call heads for other rows than their own */
-                for (Ref s = 1; s < g->n_nodes && ok; s++)
-                        if (NODE(g, s)->group == m && s != b)
-                                for (Ref u = s + 1; u < g->n_nodes && ok; u++)
-                                        for (int i = 0; i < NODE(g, u)->n_in; i++)
-                                                if (value_base(g, NODE(g, u)->in[i]) == s && NODE(g, u)->group != m &&
-                                                    (n->op == OP_SCATTER || n->op == OP_COMBINE))
-                                                        ok = false;
+                for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok; s = o->next[s])
+                        for (int i = o->base_start[s]; i < o->base_start[s + 1] && s != b; i++)
+                                ok &= NODE(g, o->base_reader[i])->group == m;
                 if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
                         ok = false;
                 /* the other inputs of the anchor must not wait for the head's other readers */
@@ -530,18 +551,13 @@ static void take_heads(Fuse *f, Ref r)
                         continue;
                 }
                 for (int i = 0; i < n->n_in && ok; i++) {
-                        if (NODE(g, value_base(g, n->in[i]))->group == m)
+                        if (NODE(g, base_of(f, n->in[i]))->group == m)
                                 continue;
-                        f->stamp++;
                         ok = !depends(f, n->in[i], m);
                 }
                 if (!ok)
                         continue;
-                (void)count;
-                for (Ref s = 1; s < g->n_nodes; s++)
-                        if (NODE(g, s)->group == m)
-                                enter(f, s, id);
-                f->gr[m].members = 0;
+                absorb(f, m, id);
         }
 }
 
@@ -556,7 +572,7 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
             n->op == OP_DROPOUT || s < norm || !shape_eq(&n->type, &NODE(g, norm)->type))
                 return false;
         for (int i = 0; i < n->n_in; i++) {
-                Ref b = value_base(g, n->in[i]);
+                Ref b = base_of(f, n->in[i]);
                 if (NODE(g, b)->group != n->group)
                         continue;
                 if (b != n->in[i])
@@ -572,8 +588,21 @@ static bool may_read_later(Fuse *f, Ref r, Ref s, Ref b, Ref seen)
         Graph *g = f->g;
         if (seen != b || !matvec_keeps(g, r) || NODE(g, s)->group == NODE(g, r)->group)
                 return false;
-        f->stamp++;
         return !depends(f, r, NODE(g, s)->group);
+}
+
+/* Does u read what the norm's kernel, whose result product r reads as b, makes, and cannot have it from the product's? */
+static bool keeps_norm(Fuse *f, Ref u, Ref r, Ref b)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[u];
+        const int id = g->node[b].group;
+        for (int i = 0; i < n->n_in && n->group != id && op_info[n->op].cls != CLASS_VIEW; i++) {
+                Ref seen = f->order->base[n->in[i]];
+                if (g->node[seen].group == id && !(n->in[i] == b && u == r && i == 0) && !may_read_later(f, r, u, b, seen))
+                        return true;
+        }
+        return false;
 }
 
 /* Decoding: a norm that a matrix-vector product reads needs no kernel of its own.  Every block
@@ -583,29 +612,27 @@ static void take_norm(Fuse *f, Ref r)
         Graph *g = f->g;
         Ref b = NODE(g, r)->in[0];
         int id = NODE(g, b)->group;
+        const KernelOrder *o = f->order;
         Ref norm = id ? f->gr[id].anchor : 0;
         if (!norm || (NODE(g, norm)->op != OP_RMSNORM && NODE(g, norm)->op != OP_LAYERNORM))
                 return;
         for (int i = 0; i < g->n_out; i++)
-                if (NODE(g, value_base(g, g->out[i].ref))->group == id)
+                if (NODE(g, base_of(f, g->out[i].ref))->group == id)
                         return;
-        for (Ref s = 1; s < g->n_nodes; s++) {
-                const Node *n = NODE(g, s);
-                if (n->group == id && s != norm && !is_gain(f, s, norm))
-                        return;
-                for (int i = 0; i < n->n_in && n->group != id && op_info[n->op].cls != CLASS_VIEW; i++) {
-                        Ref seen = value_base(g, n->in[i]);
-                        if (NODE(g, seen)->group == id && !(n->in[i] == b && s == r && i == 0) &&
-                            !may_read_later(f, r, s, b, seen)) {
-                                refuse(f, norm, NODE(g, r)->group, "it has another reader");
-                                return;
-                        }
+        Ref other = 0, reader = 0;              /* the first member that cannot come along, the first reader that waits */
+        for (Ref s = o->first[id]; s; s = o->next[s]) {
+                if (s != norm && (!other || s < other) && !is_gain(f, s, norm))
+                        other = s;
+                for (int i = o->base_start[s]; i < o->base_start[s + 1]; i++) {
+                        const Ref u = o->base_reader[i];
+                        if ((!reader || u < reader) && keeps_norm(f, u, r, b))
+                                reader = u;
                 }
         }
-        for (Ref s = 1; s < g->n_nodes; s++)
-                if (NODE(g, s)->group == id)
-                        enter(f, s, NODE(g, r)->group);
-        f->gr[id].members = 0;
+        if (reader && (!other || reader < other))
+                refuse(f, norm, NODE(g, r)->group, "it has another reader");
+        if (!reader && !other)
+                absorb(f, id, NODE(g, r)->group);
 }
 
 /* What reads from memory must not be in the kernel that writes it there. */
@@ -622,11 +649,9 @@ static void check_stored(const Graph *g)
 void fuse(Graph *g, Arena *tmp, int level, Text *why)
 {
         size_t n = (size_t)g->n_nodes;
-        Fuse f = { .g = g, .why = why };
-        Ref *accum = arena_alloc(tmp, n * sizeof *accum);
+        Fuse f = { .g = g, .why = why, .tmp = tmp };
         f.gr = arena_alloc(tmp, (n + 1) * sizeof *f.gr);
-        f.before = arena_alloc(tmp, n * sizeof *f.before);
-        f.mark = arena_alloc(tmp, n * sizeof *f.mark);
+        f.original = arena_alloc(tmp, n * sizeof *f.original);
         f.only_reader = arena_alloc(tmp, n * sizeof *f.only_reader);
         f.dom = arena_alloc(tmp, n * sizeof *f.dom);
         graph_count_uses(g);
@@ -634,21 +659,22 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 NODE(g, r)->group = 0;
                 for (int i = 0; i < NODE(g, r)->n_in; i++)
                         f.only_reader[NODE(g, r)->in[i]] = f.only_reader[NODE(g, r)->in[i]] ? -1 : r;
-                if (NODE(g, r)->op == OP_ACCUM) {
-                        f.before[r] = accum[NODE(g, r)->in[0]];
-                        accum[NODE(g, r)->in[0]] = r;
-                }
         }
+        f.order = order_new(g, tmp);
+        find_originals(&f);
+        for (size_t at = 0; why && at < why->n; at += strcspn(why->s + at, "\n") + 1)
+                is_new(&f, tmp, at);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
                 if (is_member(g, r)) {
-                        if (level && (original(g, r) || is_bias(&f, r)))        /* it is computed where it is read */
+                        if (level && (f.original[r] || is_bias(&f, r)))       /* it is computed where it is read */
                                 continue;
                         place_member(&f, r, level);
                         adopt(&f, r, level);
                 } else if (x->op == OP_ITEM) {
-                        x->group = NODE(g, x->in[0])->group;
+                        if (NODE(g, x->in[0])->group)
+                                order_enter(f.order, r, NODE(g, x->in[0])->group);
                 } else if (c != CLASS_LEAF && c != CLASS_VIEW && !is_virtual(g, r)) {
                         enter(&f, r, new_group(&f, r, r));
                         if (level)
@@ -656,7 +682,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 }
         }
         for (Ref r = 1; r < g->n_nodes; r++)
-                if (is_member(g, r) && !NODE(g, r)->group && !(level && original(g, r) && follow(&f, r)))
+                if (is_member(g, r) && !NODE(g, r)->group && !(level && f.original[r] && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
                 if (NODE(g, r)->op == OP_MATMUL && matvec_norms(g, r))
@@ -667,8 +693,9 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                         continue;
                 bool whole = false;
                 for (int i = 0; i < g->n_out; i++)
-                        whole |= value_base(g, g->out[i].ref) == r;
-                for (Ref u = r + 1; u < g->n_nodes && !whole; u++) {
+                        whole |= base_of(&f, g->out[i].ref) == r;
+                for (int k = f.order->base_start[r]; k < f.order->base_start[r + 1] && !whole; k++) {
+                        const Ref u = f.order->base_reader[k];
                         if (is_member(g, u) || op_info[NODE(g, u)->op].cls == CLASS_VIEW) {
                                 for (int i = 0; i < NODE(g, u)->n_in; i++)
                                         whole |= NODE(g, u)->in[i] == r &&
@@ -677,7 +704,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                                 continue;
                         }
                         for (int i = 0; i < NODE(g, u)->n_in; i++)
-                                whole |= value_base(g, NODE(g, u)->in[i]) == r;
+                                whole |= base_of(&f, NODE(g, u)->in[i]) == r;
                 }
                 if (whole)
                         enter(&f, r, new_group(&f, 0, r));

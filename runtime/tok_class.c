@@ -58,6 +58,8 @@ uint32_t cp_stand_in(uint32_t cp)
 
 bool cp_is_inert(uint32_t cp)
 {
+        if (cp == 0x11a7)               /* the place before the first final of Hangul: utf8proc 2.8 swallows it */
+                return true;
         return cp >= 0x378 && (cp_is_young(cp) || FIND(inert, cp));
 }
 

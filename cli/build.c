@@ -90,10 +90,13 @@ static int fit_vocab(Build *b, const BuildOptions *o, Err *e)
         static const char *const name[] = { "vocab_size", "vocab" };
         char extra[64];
         for (int i = 0; i < 2; i++) {
-                Err unused;
+                Err why;
                 snprintf(extra, sizeof extra, "%s=%d", name[i], o->vocab);
-                if (!read_once(b, o, extra, &unused))
-                        return TGC_OK;
+                int code = read_once(b, o, extra, &why);
+                if (code == TGC_NO_MEMORY)
+                        *e = why;
+                if (!code || code == TGC_NO_MEMORY)
+                        return code;
         }
         return read_once(b, o, NULL, e);
 }
@@ -151,24 +154,24 @@ bool model_is_ours(ModelKind kind, const char *path)
         if (kind != MODEL_LUA && kind != MODEL_JSON)
                 return true;
         if (kind == MODEL_JSON || file_read_text(path, 4 << 20, &text, &n, &(Err){ 0 }))
-                return kind == MODEL_LUA;               /* the name of one inside tgc */
+                return kind == MODEL_LUA && !file_exists(path);         /* the name of one inside tgc */
         for (const ModelFile *f = model_files; f->name && !ours; f++)
                 ours = f->n == n && !memcmp(f->text, text, n);
         free(text);
         return ours;
 }
 
-/* Can the model generate text?  If not, why. */
-static bool generates(const Model *m, Err *why)
+/* Can the model generate text?  If not, `why` says it. */
+static int generates(const Model *m, bool *can, Err *why, Err *e)
 {
         Diag d = { 0 };
-        if (!DIAG_CATCH(&d)) {
-                err_set(why, TGC_BAD_FILE, "%s", d.msg);
-                return false;
-        }
+        *can = false;
+        if (!DIAG_CATCH(&d))
+                return d.code == TGC_NO_MEMORY ? err_set(e, d.code, "%s", d.msg) : (err_set(why, TGC_BAD_FILE, "%s", d.msg), TGC_OK);
         check_token_axis(m);
         diag_end(&d);
-        return true;
+        *can = true;
+        return TGC_OK;
 }
 
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
@@ -184,8 +187,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 .recompute = o->recompute, .tf32 = o->tf32, .print_after = o->print_after, .time_passes = o->time_passes,
                 .choices = o->choices, .choices_name = o->choices_name
         };
-        if (o->no_infer && c.infer && c.train && !generates(b->model, o->no_infer))
-                c.infer = false;
+        if (o->no_infer && c.infer && c.train && (code = generates(b->model, &c.infer, o->no_infer, e)))
+                return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
         if (!DIAG_CATCH(&d))
@@ -288,7 +291,7 @@ static int read_again(Build *b, const Plan *from, Err *e)
         memcpy(b->config, s->data, s->size);
         b->config[s->size] = 0;
         if (!DIAG_CATCH(&d))
-                return err_set(e, TGC_BAD_FILE, "%s", d.msg);
+                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
         b->model = read_json_text(b->config, s->size, "the plan's graph.json");
         diag_end(&d);
         return TGC_OK;

@@ -32,9 +32,12 @@ int  out_done(Err *e);                          /* flush stdout; TGC_IO when it 
 
 /* What a terminal would obey is written as \x1b or \u009b, so is what is no UTF-8. */
 void put_plain(FILE *f, const char *text, size_t n);
+bool vprint_plain(FILE *f, const char *fmt, va_list ap);                   /* false: cut, no memory */
+void json_start(void);                  /* open.c; before any JSON is made */
 /* What a model says, to stdout: as it is, but to a terminal without control characters. */
 void put_generated(const char *text, size_t n);
 void put_json(FILE *f, const char *text);       /* JSON, its control characters as \u009b */
+extern bool print_lost;                 /* some of it was not written: there was no memory (out_done) */
 void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /* printf, through put_plain */
 
 /* ---- signals.c ---- */
@@ -123,8 +126,8 @@ typedef struct LoadHow {
 /* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE where it has them in
  * a form that tgc does not read.  way_out: the option that does without. */
 int  folder_weights(const char *dir, const char *way_out, bool *there, Err *e);
-/* A file of a folder that training left, of the state's step (state.c); NULL: no memory. */
-char *run_file(const char *dir, const char *name);
+/* A file of a folder that training left, of the state's step (state.c). */
+int  run_file(const char *dir, const char *name, char **path, Err *e);
 int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
 bool is_plan(const char *path);
 int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);

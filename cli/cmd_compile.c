@@ -67,17 +67,19 @@ static int add_code(Plan *p, const Targets *t, const Say *talk, Err *e)
         return code;
 }
 
-static int count_kernels(const Plan *p)
+static int count_kernels(const Plan *p, int *n, Err *e)
 {
         const Section *s = plan_find(p, "program.cuda");
         Program g;
         if (!s)
                 s = plan_find(p, "program.cpu");
-        if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
-                return 0;
-        int n = g.n_kernels;
+        int code = s ? program_parse(&g, s->data, s->size, s->name, e) : TGC_OK;
+        *n = 0;
+        if (!s || code)
+                return code == TGC_NO_MEMORY ? code : TGC_OK;
+        *n = g.n_kernels;
         program_free(&g);
-        return n;
+        return TGC_OK;
 }
 
 static int summary(const Args *a, const Loaded *l, const char *path, double seconds, Err *e)
@@ -87,9 +89,13 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
         char n[32], size[32];
         size_t bytes = 0;
         Manifest m;
-        int code = manifest_parse(&m, s->data, s->size, e);
+        int kernels, code = manifest_parse(&m, s->data, s->size, e);
         if (code)
                 return code;
+        if ((code = count_kernels(&l->plan, &kernels, e))) {
+                manifest_free(&m);
+                return code;
+        }
         for (int i = 0; i < l->plan.n_sections; i++)
                 bytes += l->plan.section[i].size;
         if (opt_flag(a, O_JSON)) {
@@ -97,7 +103,7 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
                 cJSON_AddStringToObject(o, "plan", path);
                 cJSON_AddStringToObject(o, "model", m.model);
                 cJSON_AddNumberToObject(o, "parameters", (double)m.n_all);
-                cJSON_AddNumberToObject(o, "kernels", count_kernels(&l->plan));
+                cJSON_AddNumberToObject(o, "kernels", kernels);
                 cJSON_AddNumberToObject(o, "plan_bytes", (double)bytes);
                 cJSON_AddBoolToObject(o, "weights", plan_find(&l->plan, "weights") != NULL);
                 cJSON_AddNumberToObject(o, "compile_s", l->seconds);
@@ -106,7 +112,7 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
         } else {
                 say(&talk, "%s: %s, %s parameters (%s%s), %d kernels, %s in %.2f s\n", path, m.model,
                     text_count_si(n, sizeof n, (double)m.n_all), store_name(m.dtype),
-                    plan_find(&l->plan, "weights") ? ", with weights" : "", count_kernels(&l->plan),
+                    plan_find(&l->plan, "weights") ? ", with weights" : "", kernels,
                     text_bytes(size, sizeof size, (double)bytes), seconds);
         }
         manifest_free(&m);

@@ -6,12 +6,15 @@
 
 static const char *const program_section[] = { "program.cuda", "program.cpu" };
 
-static void json_programs(cJSON *o, const Plan *p)
+static int json_programs(cJSON *o, const Plan *p, Err *e)
 {
         for (int i = 0; i < 2; i++) {
                 const Section *s = plan_find(p, program_section[i]);
                 Program g;
-                if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
+                int code = s ? program_parse(&g, s->data, s->size, s->name, e) : TGC_OK;
+                if (code == TGC_NO_MEMORY)
+                        return code;
+                if (!s || code)
                         continue;
                 cJSON *t = cJSON_AddObjectToObject(o, program_section[i]),
                         *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
@@ -23,6 +26,7 @@ static void json_programs(cJSON *o, const Plan *p)
                         cJSON_AddNumberToObject(progs, g.prog[k].name, g.prog[k].n_run);
                 program_free(&g);
         }
+        return TGC_OK;
 }
 
 /* How many products have a tile that `tgc tune` chose, and where: "" if nowhere. */
@@ -54,17 +58,21 @@ static int print_json(const Plan *p, const Manifest *m, Err *e)
         cJSON_AddStringToObject(o, "tuned_on", gpu);
         for (int i = 0; i < p->n_sections; i++)
                 cJSON_AddNumberToObject(s, p->section[i].name, (double)p->section[i].size);
-        json_programs(o, p);
-        return json_print(o, e);
+        int code = json_programs(o, p, e);
+        if (!code)
+                return json_print(o, e);
+        cJSON_Delete(o);
+        return code;
 }
 
-static void print_program(const Plan *p, const char *name)
+static int print_program(const Plan *p, const char *name, Err *e)
 {
         const Section *s = plan_find(p, name);
         Program g;
         char size[32];
-        if (!s || program_parse(&g, s->data, s->size, s->name, NULL))
-                return;
+        int code = s ? program_parse(&g, s->data, s->size, s->name, e) : TGC_OK;
+        if (!s || code)
+                return code == TGC_NO_MEMORY ? code : TGC_OK;
         print("\n%s: %d kernels\n", name, g.n_kernels);
         for (int k = 0; k < g.n_progs; k++)
                 print("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T,
@@ -72,9 +80,10 @@ static void print_program(const Plan *p, const char *name)
         for (int k = 0; k < g.n_arenas; k++)
                 print("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
         program_free(&g);
+        return TGC_OK;
 }
 
-static void print_text(const Plan *p, const Manifest *m)
+static int print_text(const Plan *p, const Manifest *m, Err *e)
 {
         char n[32], t[32], gpu[128];
         size_t n_tuned = tuned(p, gpu);
@@ -86,11 +95,15 @@ static void print_text(const Plan *p, const Manifest *m)
         print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
         if (n_tuned)
                 print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s", *gpu ? gpu : "?");
-        for (int i = 0; i < 2; i++)
-                print_program(p, program_section[i]);
+        for (int i = 0; i < 2; i++) {
+                int code = print_program(p, program_section[i], e);
+                if (code)
+                        return code;
+        }
         print("\nsections:\n");
         for (int i = 0; i < p->n_sections; i++)
                 print("  %-16s %12s\n", p->section[i].name, text_bytes(n, sizeof n, (double)p->section[i].size));
+        return TGC_OK;
 }
 
 int cmd_info(const Args *a, Err *e)
@@ -107,7 +120,7 @@ int cmd_info(const Args *a, Err *e)
                 if (opt_flag(a, O_JSON))
                         code = print_json(&l.plan, &m, e);
                 else
-                        print_text(&l.plan, &m);
+                        code = print_text(&l.plan, &m, e);
                 manifest_free(&m);
         }
         loaded_free(&l);

@@ -22,12 +22,14 @@ typedef struct Gen {
 static void put_text(Gen *r, const char *s, size_t n)
 {
         if (r->n_hold + n > r->cap_hold) {
-                char *p = realloc(r->hold, r->cap_hold = (r->n_hold + n) * 2 + 64);
+                size_t cap = (r->n_hold + n) * 2 + 64;
+                char *p = realloc(r->hold, cap);
                 if (!p) {
                         r->code = err_set(r->e, TGC_NO_MEMORY, "no memory for the text");
                         return;
                 }
                 r->hold = p;
+                r->cap_hold = cap;
         }
         if (n)
                 memcpy(r->hold + r->n_hold, s, n);
@@ -44,7 +46,7 @@ static void put_text(Gen *r, const char *s, size_t n)
 static void put_id(Gen *r, int i)
 {
         size_t n;
-        if (!r->text)
+        if (!r->text || r->code)
                 return;
         const char *s = tokenizer_next(r->tok, &r->at, r->ids[i], &n);
         put_text(r, s, n);

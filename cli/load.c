@@ -16,10 +16,8 @@ static bool ends(const char *s, const char *tail)
 
 static bool has(const char *dir, const char *name)
 {
-        char *path = file_join(dir, name);
-        bool yes = path && file_exists(path);
-        free(path);
-        return yes;
+        char path[4400];                        /* the system opens none that is longer */
+        return (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path && file_exists(path);
 }
 
 bool is_plan(const char *path)
@@ -30,9 +28,10 @@ bool is_plan(const char *path)
 
 static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
 {
-        char *plan = run_file(path, "model.plan");
-        if (!plan)
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        char *plan;
+        int code = run_file(path, "model.plan", &plan, e);
+        if (code)
+                return code;
         bool there = file_exists(plan);
         if (there) {
                 snprintf(real, cap, "%s", plan);

@@ -53,11 +53,23 @@ void say_random(const Args *a, const Loaded *l)
                     "`tgc train` learns is in its --out_dir\n", a->pos[0]);
 }
 
+/* What cJSON_Add* could not add is missed by nobody but json_print. */
+static bool json_lost;
+
+static void *json_alloc(size_t n)
+{
+        void *p = malloc(n);
+        json_lost |= !p;
+        return p;
+}
+
 void json_add_text(cJSON *o, const char *key, const char *text, size_t n)
 {
         char *out = malloc(6 * n + 3), *to = out;
-        if (!out)
+        if (!out) {
+                json_lost = true;
                 return;
+        }
         *to++ = '"';
         for (size_t i = 0; i < n; i++) {
                 unsigned char c = (unsigned char)text[i];
@@ -74,12 +86,19 @@ void json_add_text(cJSON *o, const char *key, const char *text, size_t n)
         free(out);
 }
 
+void json_start(void)
+{
+        cJSON_InitHooks(&(cJSON_Hooks){ .malloc_fn = json_alloc, .free_fn = free });
+}
+
 int json_print(cJSON *o, Err *e)
 {
-        char *text = cJSON_Print(o);
+        char *text = json_lost ? NULL : cJSON_Print(o);
         cJSON_Delete(o);
-        if (!text)
+        if (!text || json_lost) {
+                free(text);
                 return err_set(e, TGC_NO_MEMORY, "no memory for the JSON");
+        }
         put_json(stdout, text);
         putchar('\n');
         free(text);

@@ -88,15 +88,28 @@ void put_json(FILE *f, const char *text)
                         fputc(*s, f);
 }
 
+/* Without memory the text is cut; false then. */
+bool vprint_plain(FILE *f, const char *fmt, va_list ap)
+{
+        char some[1024], *text = NULL;
+        va_list aq;
+        va_copy(aq, ap);
+        int n = vsnprintf(some, sizeof some, fmt, aq);
+        va_end(aq);
+        if (n >= (int)sizeof some && vasprintf(&text, fmt, ap) < 0)
+                text = NULL;
+        put_plain(f, text ? text : some, strlen(text ? text : some));
+        const bool whole = text || n < (int)sizeof some;
+        free(text);
+        return whole;
+}
+
+bool print_lost;
+
 void print(const char *fmt, ...)
 {
         va_list ap;
-        char *text;
-        int n;
         va_start(ap, fmt);
-        if ((n = vasprintf(&text, fmt, ap)) >= 0) {
-                put_plain(stdout, text, (size_t)n);
-                free(text);
-        }
+        print_lost |= !vprint_plain(stdout, fmt, ap);
         va_end(ap);
 }

@@ -19,14 +19,10 @@ Say say_new(const Args *a)
 void say(const Say *s, const char *fmt, ...)
 {
         va_list ap;
-        char *text;
         if (s->quiet)
                 return;
         va_start(ap, fmt);
-        if (vasprintf(&text, fmt, ap) >= 0) {
-                put_plain(stderr, text, strlen(text));
-                free(text);
-        }
+        vprint_plain(stderr, fmt, ap);
         va_end(ap);
 }
 
@@ -45,7 +41,6 @@ void say_bar(const Say *s, double part, const char *fmt, ...)
 {
         enum { WIDTH = 24 };
         va_list ap;
-        char *text;
         if (!s->tty)
                 return;
         int full = (int)(WIDTH * (part < 0 ? 0 : part > 1 ? 1 : part));
@@ -54,10 +49,7 @@ void say_bar(const Say *s, double part, const char *fmt, ...)
                 fputc(i < full ? '#' : '.', stderr);
         fprintf(stderr, "] ");
         va_start(ap, fmt);
-        if (vasprintf(&text, fmt, ap) >= 0) {
-                put_plain(stderr, text, strlen(text));
-                free(text);
-        }
+        vprint_plain(stderr, fmt, ap);
         va_end(ap);
         fprintf(stderr, "\033[K");
         fflush(stderr);
@@ -101,6 +93,8 @@ const char *text_count_si(char *buf, size_t cap, double n)
 
 int out_done(Err *e)
 {
+        if (print_lost)
+                return err_set(e, TGC_NO_MEMORY, "no memory for what is printed");
         errno = 0;
         if (fflush(stdout) || ferror(stdout))
                 return err_set(e, TGC_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");

@@ -230,35 +230,40 @@ int run_file_next(const char *dir, const char *name, int64_t step, char **path, 
         return *path ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
 }
 
-/* -1: there is no state. */
-static int64_t step_of(const char *dir)
+/* -1: there is no state, or it is damaged: --resume will say so. */
+static int step_of(const char *dir, int64_t *step, Err *e)
 {
         char *path = file_join(dir, "state.safetensors");
         TrainState st = { .step = -1 };
-        if (!path || !file_exists(path) || state_peek(path, &st, NULL))
+        int code = path ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        if (path && file_exists(path) && (code = state_peek(path, &st, e)))
                 st.step = -1;
         free(path);
-        return st.step;
+        *step = st.step;
+        return code == TGC_BAD_FILE ? TGC_OK : code;
 }
 
-char *run_file(const char *dir, const char *name)
+int run_file(const char *dir, const char *name, char **path, Err *e)
 {
-        char *next = NULL;
-        int64_t step = step_of(dir);
-        if (step >= 0 && run_file_next(dir, name, step, &next, NULL))
-                return NULL;
-        if (next && file_exists(next))
-                return next;
-        free(next);
-        return file_join(dir, name);
+        int64_t step;
+        int code = step_of(dir, &step, e);
+        *path = NULL;
+        if (code || (step >= 0 && (code = run_file_next(dir, name, step, path, e))))
+                return code;
+        if (*path && file_exists(*path))
+                return TGC_OK;
+        free(*path);
+        return (*path = file_join(dir, name)) ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
 }
 
 int run_settle(const char *dir, Err *e)
 {
         static const char *const name[] = { "ckpt.safetensors", "model.plan" };
-        int64_t step = step_of(dir);
-        DIR *d = opendir(dir);
-        int code = TGC_OK;
+        int64_t step;
+        int code = step_of(dir, &step, e);
+        DIR *d = code ? NULL : opendir(dir);
+        if (!code && !d && errno != ENOENT)
+                return err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: %s", dir, strerror(errno));
         for (struct dirent *x; d && !code && (x = readdir(d)); )
                 for (int i = 0; i < 2 && !code; i++) {
                         size_t n = strlen(name[i]);
@@ -346,8 +351,11 @@ int import_params(Session *s, const Plan *p, const char *path, Err *e)
 {
         Pass pass = { .s = s, .import = true };
         Checkpoint *ck;
-        char *inside = file_is_dir(path) ? run_file(path, "ckpt.safetensors") : NULL;   /* a folder that training left */
-        int code = checkpoint_open(&ck, inside && file_exists(inside) ? inside : path, e);
+        char *inside = NULL;
+        int code = file_is_dir(path) ? run_file(path, "ckpt.safetensors", &inside, e) : TGC_OK; /* that training left */
+        if (code)
+                return code;
+        code = checkpoint_open(&ck, inside && file_exists(inside) ? inside : path, e);
         free(inside);
         if (code)
                 return code;

@@ -1,11 +1,13 @@
 /* tgc.c: from the command line to a command, and from its error to an exit code. */
 #include <fcntl.h>
 #include <string.h>
+#include "../ir/ir.h"
 #include "../runtime/c_locale.h"
+#include "../runtime/temp.h"
 #include "../runtime/tgc.h"
 #include "cli.h"
 
-static int run_command(CommandId cmd, int argc, char **argv, Err *e)
+static int run(CommandId cmd, int argc, char **argv, Err *e)
 {
         Args a;
         int code = args_parse(&a, cmd, argc, argv, e);
@@ -15,6 +17,19 @@ static int run_command(CommandId cmd, int argc, char **argv, Err *e)
                 code = command_info[cmd].run(&a, e);
         args_free(&a);
         return code ? code : out_done(e);
+}
+
+/* What nothing below catches, no memory for a compiler's text above all, ends here: with a message and a code. */
+static int run_command(CommandId cmd, int argc, char **argv, Err *e)
+{
+        Diag d = { 0 };
+        if (!DIAG_CATCH(&d)) {
+                temps_unlink();
+                return err_set(e, d.code ? d.code : TGC_FAIL, "%s", d.msg);
+        }
+        int code = run(cmd, argc, argv, e);
+        diag_end(&d);
+        return code;
 }
 
 /* Where one of the three is closed, the next file opened would take its place and
@@ -33,6 +48,7 @@ int tgc_main(int argc, char **argv)
         locale_t was = c_locale_begin();
         fill_standard_files();
         signals_install();
+        json_start();
         if (argc < 2) {
                 help_overview();
                 c_locale_end(was);

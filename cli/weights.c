@@ -29,21 +29,24 @@ char *manifest_map(const Plan *p)
 }
 
 /* Size of arena w: what the section must have so that it can be used in place. */
-static size_t arena_size(const Plan *p, const Manifest *m)
+static int arena_size(const Plan *p, const Manifest *m, size_t *size, Err *e)
 {
-        size_t size = (size_t)m->n_all * store_size(m->dtype);
+        *size = (size_t)m->n_all * store_size(m->dtype);
         static const char *const name[] = { "program.cpu", "program.cuda" };
         for (int i = 0; i < 2; i++) {
                 const Section *s = plan_find(p, name[i]);
                 Program g;
-                if (!s || program_parse(&g, s->data, s->size, name[i], NULL))
+                int code = s ? program_parse(&g, s->data, s->size, name[i], e) : TGC_OK;
+                if (code == TGC_NO_MEMORY)
+                        return code;
+                if (!s || code)
                         continue;
                 int a = program_arena(&g, "w");
-                if (a >= 0 && g.arena[a].size > size)
-                        size = (size_t)g.arena[a].size;
+                if (a >= 0 && g.arena[a].size > *size)
+                        *size = (size_t)g.arena[a].size;
                 program_free(&g);
         }
-        return size;
+        return TGC_OK;
 }
 
 static void say_absent(const Say *s, const char *path, const WeightReport *r)
@@ -87,8 +90,10 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
         Checkpoint *ck = NULL;
         WeightMap *map = NULL;
         char *text = manifest_map(p);
-        size_t size = arena_size(p, m);
-        int code = text ? checkpoint_open(&ck, path, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        size_t size = 0;
+        int code = text ? arena_size(p, m, &size, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        if (!code)
+                code = checkpoint_open(&ck, path, e);
         if (!code && !(code = weight_map_parse(&map, text, "manifest", e))) {
                 *mem = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
                 if (!*mem)
@@ -120,8 +125,11 @@ int weights_import(Plan *p, const char *path, void **mem, const Say *talk, Err *
         if (code)
                 return code;
         /* A folder that training left: its checkpoint has a name of its own. */
-        char *trained = file_is_dir(path) ? run_file(path, "ckpt.safetensors") : NULL;
-        code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
+        char *trained = NULL;
+        if (file_is_dir(path))
+                code = run_file(path, "ckpt.safetensors", &trained, e);
+        if (!code)
+                code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
         free(trained);
         manifest_free(&m);
         return code;

@@ -196,9 +196,7 @@ const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
                         return a->name[i];
         if (e->n_map == e->cap_map) {
                 e->cap_map = e->cap_map ? e->cap_map * 2 : 64;
-                e->map = realloc(e->map, (size_t)e->cap_map * sizeof *e->map);
-                if (!e->map)
-                        abort();
+                e->map = mem_grow(e->map, (size_t)e->cap_map * sizeof *e->map);
         }
         e->map[e->n_map] = *m;
         return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
@@ -208,9 +206,7 @@ int work_new(Emit *e, Dim elems, int size)
 {
         if (e->n_work == e->cap_work) {
                 e->cap_work = e->cap_work ? e->cap_work * 2 : 16;
-                e->work = realloc(e->work, (size_t)e->cap_work * sizeof *e->work);
-                if (!e->work)
-                        abort();
+                e->work = mem_grow(e->work, (size_t)e->cap_work * sizeof *e->work);
         }
         e->work[e->n_work] = (Work){ elems, size, NULL };
         return e->n_work++;
@@ -365,9 +361,7 @@ void build_end(Build *b, const char *grid)
         const Args *a = &b->args;
         if (e->n_launch == e->cap_launch) {
                 e->cap_launch = e->cap_launch ? e->cap_launch * 2 : 256;
-                e->launch = realloc(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
-                if (!e->launch)
-                        abort();
+                e->launch = mem_grow(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
         }
         Launch *l = &e->launch[e->n_launch++];
         *l = (Launch){ .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };

@@ -274,9 +274,7 @@ static int64_t const_offset(Emit *e, Shared *sh, Ref r)
 {
         const Node *n = NODE(e->g, r);
         int64_t bytes = n->a.data.n * 4;
-        char *mem = malloc((size_t)bytes + 1);
-        if (!mem)
-                abort();
+        char *mem = mem_new((size_t)bytes + 1);
         for (int64_t i = 0; i < n->a.data.n; i++) {
                 if (n->type.dt == DT_I32)
                         ((int32_t *)(void *)mem)[i] = (int32_t)n->a.data.data[i];

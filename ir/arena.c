@@ -24,11 +24,25 @@ static _Noreturn void no_memory(size_t n)
         error_code(5, (Loc){ 0 }, "the compiler is out of memory: no %zu bytes more", n);
 }
 
+void *mem_new(size_t n)
+{
+        void *p = calloc(1, n ? n : 1);
+        if (!p)
+                no_memory(n);
+        return p;
+}
+
+void *mem_grow(void *p, size_t n)
+{
+        p = realloc(p, n);
+        if (!p)
+                no_memory(n);
+        return p;
+}
+
 static Block *block_new(Block *next, size_t cap)
 {
-        Block *b = malloc(sizeof *b + cap);
-        if (!b)
-                no_memory(cap);
+        Block *b = mem_grow(NULL, sizeof *b + cap);
         b->next = next;
         b->used = 0;
         b->cap = cap;
@@ -37,9 +51,7 @@ static Block *block_new(Block *next, size_t cap)
 
 Arena *arena_new(void)
 {
-        Arena *a = malloc(sizeof *a);
-        if (!a)
-                no_memory(sizeof *a);
+        Arena *a = mem_new(sizeof *a);
         a->top = block_new(NULL, BLOCK);
         a->size = BLOCK;
         return a;
@@ -113,11 +125,9 @@ char *arena_fmt(Arena *a, const char *fmt, ...)
 void text_put(Text *t, const char *s, size_t n)
 {
         if (t->n + n + 1 > t->cap) {
-                t->cap = (t->n + n + 1) * 2;
-                char *s = realloc(t->s, t->cap);
-                if (!s)
-                        no_memory(t->cap);
-                t->s = s;
+                size_t cap = (t->n + n + 1) * 2;
+                t->s = mem_grow(t->s, cap);
+                t->cap = cap;
         }
         memcpy(t->s + t->n, s, n);
         t->n += n;
@@ -135,9 +145,7 @@ void text_add(Text *t, const char *fmt, ...)
         if ((size_t)n < sizeof buf) {
                 text_put(t, buf, (size_t)n);
         } else {
-                char *big = malloc((size_t)n + 1);
-                if (!big)
-                        no_memory((size_t)n + 1);
+                char *big = mem_new((size_t)n + 1);
                 format(big, (size_t)n + 1, fmt, aq);
                 text_put(t, big, (size_t)n);
                 free(big);

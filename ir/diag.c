@@ -5,12 +5,13 @@
 #include <string.h>
 
 _Thread_local Diag *diag_top;
-static _Thread_local Diag *stack[8];
+enum { DEEPEST = 16 };
+static _Thread_local Diag *stack[DEEPEST];
 static _Thread_local int depth;
 
 void diag_begin(Diag *d)
 {
-        if (depth == 8)
+        if (depth == DEEPEST)
                 abort();
         d->msg[0] = 0;
         d->code = 0;

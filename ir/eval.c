@@ -13,7 +13,7 @@ double *eval_scratch(int64_t n)
 {
         double *p = calloc((size_t)(n > 0 ? n : 1), sizeof *p);
         if (!p)
-                error_code(5, (Loc){ 0 }, "out of memory for %lld numbers", (long long)n);
+                error_code(5, (Loc){ 0 }, "out of memory for %lld numbers (%lld bytes)", (long long)n, (long long)n * 8);
         return p;
 }
 
@@ -109,9 +109,7 @@ static void set_ctx(Eval *e, const EvalCtx *c)
                 error_at((Loc){ 0 }, "a batch of %lld is too large to evaluate", (long long)B);
         free(e->pos);
         e->pos = NULL;
-        e->pos = calloc((size_t)B, sizeof *e->pos);
-        if (!e->pos)
-                error_code(5, (Loc){ 0 }, "out of memory");
+        e->pos = mem_new((size_t)B * sizeof *e->pos);
         if (c->pos)
                 memcpy(e->pos, c->pos, (size_t)B * sizeof *e->pos);
         e->c.pos = NULL;
@@ -122,16 +120,12 @@ static void set_ctx(Eval *e, const EvalCtx *c)
 
 Eval *eval_new(Graph *g, const EvalCtx *c)
 {
-        Eval *e = calloc(1, sizeof *e);
+        Eval *e = mem_new(sizeof *e);
         size_t n = (size_t)g->n_nodes;
-        if (!e)
-                abort();
         e->g = g;
-        e->val = calloc(n, sizeof *e->val);
-        e->leaf = calloc(n, sizeof *e->leaf);
-        e->grad = calloc(n, sizeof *e->grad);
-        if (!e->val || !e->leaf || !e->grad)
-                abort();
+        e->val = mem_new(n * sizeof *e->val);
+        e->leaf = mem_new(n * sizeof *e->leaf);
+        e->grad = mem_new(n * sizeof *e->grad);
         set_ctx(e, c);
         return e;
 }

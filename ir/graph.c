@@ -252,9 +252,7 @@ void graph_rebuild(Graph *g, Visit *visit, void *ctx)
 {
         retake_names(g);
         Graph old = *g;
-        Ref *map = calloc((size_t)old.n_nodes, sizeof *map);
-        if (!map)
-                abort();
+        Ref *map = mem_new((size_t)old.n_nodes * sizeof *map);
         g->cap = old.n_nodes + old.n_nodes / 4 + 64;
         g->node = arena_alloc(g->arena, (size_t)g->cap * sizeof *g->node);
         g->n_nodes = 1;
@@ -272,9 +270,7 @@ static Ref keep_live(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 void graph_sweep(Graph *g)
 {
-        bool *live = calloc((size_t)g->n_nodes, 1);
-        if (!live)
-                abort();
+        bool *live = mem_new((size_t)g->n_nodes);
         for (int i = 0; i < g->n_out; i++)
                 live[g->out[i].ref] = true;
         for (Ref r = g->n_nodes - 1; r > 0; r--) {

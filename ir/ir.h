@@ -19,6 +19,8 @@
 
 typedef struct Arena Arena;
 Arena *arena_new(void);
+void  *mem_new(size_t n);               /* zeroed; both unwind with code 5 when there is no memory */
+void  *mem_grow(void *p, size_t n);     /* realloc */
 void   arena_free(Arena *a);
 void   arena_clear(Arena *a);                             /* forget all, keep the first block */
 size_t arena_size(const Arena *a);                        /* bytes that it takes */

@@ -21,9 +21,7 @@ static int by_name(const void *a, const void *b)
 /* Names tell nodes apart in the text. */
 static void check_names(Graph *g, const char *after)
 {
-        const Node **n = malloc((size_t)g->n_nodes * sizeof *n);
-        if (!n)
-                abort();
+        const Node **n = mem_new((size_t)g->n_nodes * sizeof *n);
         for (Ref r = 1; r < g->n_nodes; r++)
                 n[r] = NODE(g, r);
         qsort(n + 1, (size_t)g->n_nodes - 1, sizeof *n, by_name);
@@ -37,8 +35,11 @@ void verify(Graph *g, const char *after)
 {
         Diag d;
         volatile Ref at = 0;
-        if (!DIAG_CATCH(&d))
+        if (!DIAG_CATCH(&d)) {
+                if (d.code == 5)
+                        diag_pass_on(&d);
                 broken(g, after, at, d.msg);
+        }
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *n = NODE(g, r);
                 Type out[MAX_OUT];

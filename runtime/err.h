@@ -9,11 +9,13 @@ enum {
         TGC_STOPPED = 9                 /* by the caller's wish (stop.h); the command line exits with 129, 130 or 143 */
 };
 
+#include "mem.h"
+
 typedef struct Err { int code; char msg[1024]; } Err;
 
 /* Fill e (may be NULL) and return code, so that callers write
  * `return err_set(e, TGC_BAD_FILE, "%s: ...", path);`.  A message already there
- * is replaced. */
+ * is replaced.  With TGC_NO_MEMORY the size that was refused is added, where fmt does not say it. */
 int err_set(Err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

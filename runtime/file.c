@@ -161,9 +161,17 @@ size_t file_head(const char *path, void *head, size_t n)
 
         if (open_regular(path, &st, &fd, 0))
                 return 0;
-        ssize_t got = pread(fd, head, n, 0);
+        size_t at = 0;
+        while (at < n) {
+                ssize_t got = pread(fd, (char *)head + at, n - at, (off_t)at);
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got <= 0)
+                        break;
+                at += (size_t)got;
+        }
         close(fd);
-        return got > 0 ? (size_t)got : 0;
+        return at;
 }
 
 bool file_exists(const char *path)
@@ -340,10 +348,19 @@ int file_out_write(FileOut *f, const void *data, size_t size, Err *e)
 
 int file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e)
 {
+        const char *p = data;
         int rc = f->failed ? err_set(e, TGC_IO, "%s: an earlier write failed", f->path) : flush(f, e);
 
-        if (!rc && pwrite(f->fd, data, size, (off_t)at) != (ssize_t)size)
-                rc = out_fail(f, "write", errno, e);
+        while (!rc && size) {
+                ssize_t k = pwrite(f->fd, p, size, (off_t)at);
+                if (k < 0 && errno == EINTR)
+                        continue;
+                if (k <= 0)
+                        return out_fail(f, "write", k < 0 ? errno : ENOSPC, e);
+                p += k;
+                at += (size_t)k;
+                size -= (size_t)k;
+        }
         return rc;
 }
 

@@ -292,11 +292,12 @@ int plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e)
                 *old = s;
                 return TGC_OK;
         }
-        if (p->n_sections >= PLAN_MAX_SECTIONS
-            || !(grown = realloc(p->section, (size_t)(p->n_sections + 1) * sizeof *grown))) {
+        if (!(grown = p->n_sections >= PLAN_MAX_SECTIONS ? NULL :
+              realloc(p->section, (size_t)(p->n_sections + 1) * sizeof *grown))) {
                 if (s.owned)
                         free((void *)s.data);
-                return err_set(e, TGC_NO_MEMORY, "no room for section %s", name);
+                return p->n_sections >= PLAN_MAX_SECTIONS ? err_set(e, TGC_FAIL, "section %s is one too many", name)
+                                                          : err_set(e, TGC_NO_MEMORY, "no memory for section %s", name);
         }
         p->section = grown;
         p->section[p->n_sections++] = s;

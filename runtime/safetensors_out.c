@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_STATIC_LINKING_ONLY         /* the size of a state */
 #include <xxhash.h>
 #include "file.h"
 #include "json.h"
@@ -149,7 +150,7 @@ static int begin_hash(SafetensorsOut *o, const unsigned char *size, const Text *
                 return TGC_OK;
         o->hash_at = 8 + (uint64_t)(at - t->s) + sizeof SAFETENSORS_HASH + 3;
         if (!(o->hash = XXH3_createState()))
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", o->path);
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)", o->path, sizeof *o->hash);
         XXH3_64bits_reset(o->hash);
         XXH3_64bits_update(o->hash, size, 8);
         XXH3_64bits_update(o->hash, t->s, t->n);
@@ -184,7 +185,7 @@ int safetensors_check_hash(const void *data, size_t size, bool *there, const cha
                 return TGC_OK;
         *there = true;
         if (!(x = XXH3_createState()))
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory", name);
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)", name, sizeof *x);
         XXH3_64bits_reset(x);
         XXH3_64bits_update(x, s, (size_t)(at - s));
         XXH3_64bits_update(x, SAFETENSORS_NO_HASH, 16);

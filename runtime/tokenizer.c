@@ -16,7 +16,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
         buf_put(blob, "", 1);
         if (kind < TOK_CHAR || kind > TOK_SPM)
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
-        else if (!n || n > TOK_MAX_FILE)
+        else if (!blob->bad && (!n || n > TOK_MAX_FILE))
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
         else
                 rc = blob->bad || !(t = calloc(1, sizeof *t)) ? tok_no_memory(e) : TGC_OK;

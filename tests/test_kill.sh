@@ -4,7 +4,7 @@
 # signals and killed processes leave beside the files that commands write.
 set -u
 TGC=$(readlink -f "${TGC:-build/tgc}")
-src=$(readlink -f tests/kill_at.c)
+src=$(readlink -f tests/fault.c)
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-kill-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
@@ -32,7 +32,7 @@ return {
 LUA
 seq 1 300 > text.txt
 "$TGC" compile tiny.lua -b 2 --tokenizer char:text.txt -q -o tiny.plan || { echo "not ok set_up"; exit 1; }
-if ! ${CC:-cc} -shared -fPIC -O1 "$src" -o kill_at.so -ldl 2> err || ldd "$TGC" | grep -q libasan; then
+if ! ${CC:-cc} -shared -fPIC -O1 "$src" -o fault.so -ldl 2> err || ldd "$TGC" | grep -q libasan; then
         echo "skip killed_at_every_call: no C compiler, or sanitizers"
         exit 0
 fi
@@ -55,7 +55,7 @@ every_call() {
         [ "$two" != "$four" ] || { echo "steps 2 and 4 have the same weights"; return; }
         for ((n = 1; n < 200; n++)); do
                 rm -rf out && mkdir out && cp base/* out && cp base.csv out.csv
-                KILL_AT=$n LD_PRELOAD=$PWD/kill_at.so "$TGC" train "${plan/OUT/out}" "${go[@]}" --out_dir out --log_csv out.csv > /dev/null 2>&1
+                KILL_AT=$n LD_PRELOAD=$PWD/fault.so "$TGC" train "${plan/OUT/out}" "${go[@]}" --out_dir out --log_csv out.csv > /dev/null 2>&1
                 rc=$?
                 if [ $rc -ne 137 ] && [ $rc -ne 0 ]; then echo "call $n: exit $rc"; return; fi
                 at=$(step_of out)
@@ -119,7 +119,7 @@ signals() {     # COMMAND...
         local s n rc
         for s in "INT 130" "TERM 143" "HUP 129"; do
                 for n in 1 2 3 4 5; do
-                        KILL_AT=$n KILL_WITH=${s% *} LD_PRELOAD=$PWD/kill_at.so "$TGC" "$@" > /dev/null 2> err
+                        KILL_AT=$n KILL_WITH=${s% *} LD_PRELOAD=$PWD/fault.so "$TGC" "$@" > /dev/null 2> err
                         rc=$?
                         [ $rc -eq "${s#* }" ] || [ $rc -eq 0 ] || echo "$1: SIG${s% *} at call $n: exit $rc: $(head -c 200 err)"
                         [ -z "$(temps)" ] || { echo "$1: SIG${s% *} at call $n leaves $(temps)"; return; }
@@ -131,7 +131,7 @@ say signals_leave_nothing "$(signals compile tiny.lua -q -o s.plan; signals expo
 swept() {
         local n
         for n in 2 3; do        # the file is there, some of it is written
-                KILL_AT=$n LD_PRELOAD=$PWD/kill_at.so "$TGC" compile tiny.lua -q -o s.plan > /dev/null 2>&1
+                KILL_AT=$n LD_PRELOAD=$PWD/fault.so "$TGC" compile tiny.lua -q -o s.plan > /dev/null 2>&1
         done
         [ -n "$(temps)" ] || echo "nothing was left to sweep"
         touch .notes.tgc-1-1.txt .s.plan.tgc-$$-1 .tgc-x-1              # not tgc's, of a process that lives, not tgc's

@@ -52,9 +52,7 @@ static void sources(Order *o, Ref r, int id, Arena *a)
 static int64_t peak_of(Order *o, const int *list)
 {
         int64_t alive = 0, peak = 0;
-        int *left = malloc((size_t)(o->n + 1) * sizeof *left);
-        if (!left)
-                abort();
+        int *left = mem_new((size_t)(o->n + 1) * sizeof *left);
         memcpy(left, o->readers, (size_t)(o->n + 1) * sizeof *left);
         for (int i = 0; i < o->n; i++) {
                 const Kern *k = &o->k[list[i]];
@@ -71,10 +69,8 @@ static int64_t peak_of(Order *o, const int *list)
 /* list: out; greedy or as written. */
 static void schedule(Order *o, bool greedy, int *list)
 {
-        int *left = malloc((size_t)(o->n + 1) * sizeof *left);
-        bool *done = calloc((size_t)o->n + 1, 1);
-        if (!left || !done)
-                abort();
+        int *left = mem_new((size_t)(o->n + 1) * sizeof *left);
+        bool *done = mem_new((size_t)o->n + 1);
         memcpy(left, o->readers, (size_t)(o->n + 1) * sizeof *left);
         for (int at = 0; at < o->n; at++) {
                 int best = 0;

@@ -175,7 +175,7 @@ void precision(Graph *g, DType dt)
         if (dt == DT_F32)
                 return;
         size_t n = (size_t)g->n_nodes;
-        Ctx c = { dt, calloc(n, 1), calloc(n, 1), calloc(n, 1) };
+        Ctx c = { dt, mem_new(n), mem_new(n), mem_new(n) };
         if (dt == DT_BF16)
                 mark_narrow(g, c.narrow);
         mark_grads(g, c.grad);

@@ -202,7 +202,9 @@ static int explain(lua_State *L)
 static const char *why_no_memory(Reader *r)
 {
         r->code = r->starved ? 5 : 3;
-        return r->starved ? "no memory to read the model"
+        if (r->starved)
+                snprintf(r->why, sizeof r->why, "no memory to read the model: no %zu bytes for Lua", r->starved);
+        return r->starved ? r->why
              : r->long_string ? "a string is longer than 1 MiB" : "the model needs more than 256 MiB";
 }
 
@@ -249,7 +251,7 @@ static void *allocate(void *ctx, void *p, size_t old, size_t size)
         if (p)
                 r->memory += size - old;
         else
-                r->starved = true;
+                r->starved = size;
         return p;
 }
 
@@ -564,7 +566,7 @@ void sandbox_open(Reader *r)
         r->began = now(CLOCK_THREAD_CPUTIME_ID);
         r->L = lua_newstate(allocate, r);
         if (!r->L)
-                error_code(5, (Loc){ r->path, 0, 0 }, "no memory for Lua");
+                error_code(5, (Loc){ r->path, 0, 0 }, "no memory for Lua (%zu bytes)", r->starved);
         *(Reader **)lua_getextraspace(r->L) = r;
         lua_pushcfunction(r->L, populate);
         sandbox_call(r, 0, 0);

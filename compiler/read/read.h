@@ -58,7 +58,8 @@ typedef struct Reader {
         int        n_file;
         char       msg[2048];                   /* the error that is unwinding, "" if none */
         int        code;
-        bool       starved;                     /* the machine had no memory: not the model's fault */
+        size_t     starved;                     /* bytes that the machine did not have: not the model's fault */
+        char       why[96];                     /* that as a text */
         bool       long_string, own_string;     /* one was refused; the one being made is ours */
 } Reader;
 

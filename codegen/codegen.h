@@ -208,6 +208,8 @@ typedef struct Emit {
         TensorMap *map;
         int     n_map, cap_map;
         int     most_b, most_t;         /* largest sizes of the program */
+        struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
+        struct Columns *columns;        /* gen_row.c's: which sums of columns are beside which product */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */
@@ -358,7 +360,8 @@ const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_split
 int     tile90_list(const Product90 *p, bool cut, Candidate *out);
 bool    tile90_known(const char *name);
 double  tile_time_tail(const Tile *t, const Product90 *p, int splits);         /* tile_time, and what its own tail moves */
-bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld);                    /* false: r does not lie as rows */
+bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE;           /* false: r does not lie as rows */
+void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld);
 /* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
  * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
  * or NULL.  forced: t is what was asked for. */

@@ -446,14 +446,39 @@ static void early_reads(F *f)
         text_free(&f->in);
 }
 
+/* Of as many entries as there are nodes a functor needs a few: they are emptied after it. */
+typedef struct Scratch { int *dom_of; bool *exported; char (*name)[48]; Ref *named; } Scratch;
+
+static Scratch *scratch_new(Emit *e)
+{
+        const size_t n = (size_t)e->g->n_nodes;
+        Arena *a = e->m->arena;
+        Scratch *x = arena_alloc(a, sizeof *x);
+        x->dom_of = arena_alloc(a, n * sizeof *x->dom_of);
+        x->exported = arena_alloc(a, n);
+        x->name = arena_alloc(a, n * sizeof *x->name);
+        x->named = arena_alloc(a, n * sizeof *x->named);
+        return x;
+}
+
+static void scratch_empty(F *f)
+{
+        for (int i = 0; i < f->n_named; i++)
+                f->name[f->named[i]][0] = 0;
+        for (int i = -1; i < f->f->n_nodes; i++) {
+                const Ref r = i < 0 ? f->f->root : f->f->node[i];
+                f->dom_of[r] = 0;
+                f->exported[r] = false;
+        }
+}
+
 void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, FunctorText *out)
 {
         F *f = arena_alloc(e->tmp, sizeof *f);
         Graph *g = e->g;
         *f = (F){ .e = e, .a = a, .f = fn, .g = g, .cuda = e->m->target == TARGET_CUDA, .align = 8, .out = out };
-        f->dom_of = arena_alloc(e->tmp, (size_t)g->n_nodes * sizeof(int));
-        f->exported = arena_alloc(e->tmp, (size_t)g->n_nodes);
-        f->name = arena_alloc(e->tmp, (size_t)g->n_nodes * sizeof *f->name);
+        Scratch *x = e->scratch = e->scratch ? e->scratch : scratch_new(e);
+        f->dom_of = x->dom_of, f->exported = x->exported, f->name = x->name, f->named = x->named;
         *out = (FunctorText){ .minv = 1 };
         f->elems = (double)dim_most(e, fn->rows) * (double)(fn->n ? fn->n : 1);
         f_place_members(f);
@@ -510,4 +535,5 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 text_put(&out->text, body.s, body.n);
         text_add(&out->text, f->cuda ? "        }\n};\n\n" : "}\n\n");
         text_free(&body);
+        scratch_empty(f);
 }

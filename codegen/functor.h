@@ -41,7 +41,9 @@ typedef struct F {
         bool   *exported;               /* read behind a slice: kept in an array */
         Load    load[MAX_LOAD];
         int     n_load, n_name;
-        char  (*name)[48];              /* node -> C name */
+        char  (*name)[48];              /* node -> C name; */
+        Ref    *named;                  /* those that have one */
+        int     n_named;
         int64_t align;                  /* widest vector that all addresses allow */
         bool    uses_T, uses_B;
         Text    in_rows, in;            /* of a tail, CUDA: reads that can start early: of rows, the others */

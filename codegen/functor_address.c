@@ -144,11 +144,12 @@ const char *f_name_of(F *f, Ref r)
                 const char *s = short_name(f->e, r);
                 int k = 0;
                 snprintf(f->name[r], sizeof f->name[r], "%.30s", s);
-                for (Ref i = 1; i < f->g->n_nodes; i++)
-                        if (i != r && !strcmp(f->name[i], f->name[r])) {
+                for (int i = 0; i < f->n_named; i++)
+                        if (!strcmp(f->name[f->named[i]], f->name[r])) {
                                 snprintf(f->name[r], sizeof f->name[r], "%.30s%d", s, ++k + 1);
-                                i = 0;
+                                i = -1;
                         }
+                f->named[f->n_named++] = r;
         }
         return f->name[r];
 }

@@ -50,7 +50,7 @@ static const char *map_of(Build *b, Ref r, int64_t cols, const char *name)
         Emit *e = b->e;
         TensorMap m = { .dt = NODE(e->g, r)->type.dt, .cols = cols };
         m.rows = dim_most(e, type_elems(&NODE(e->g, r)->type)) / cols;
-        slot_of(e, r, &m.of, &m.ld);
+        slot_need(e, r, &m.of, &m.ld);
         return arena_fmt(e->tmp, "a.%s", arg_map(e, &b->args, &m, name));
 }
 

@@ -128,7 +128,7 @@ Slot place_of(Loss *l, Ref r)
 {
         Slot s = { 0 };
         int64_t ld;
-        slot_of(l->e, r, &s, &ld);
+        slot_need(l->e, r, &s, &ld);
         return s;
 }
 
@@ -136,7 +136,7 @@ Slot chunk_of(Loss *l, Ref r)
 {
         Slot s = { 0 };
         int64_t ld = 0;
-        slot_of(l->e, r, &s, &ld);
+        slot_need(l->e, r, &s, &ld);
         s.off += l->r0 * ld * dt_size[l->dt];
         return s;
 }

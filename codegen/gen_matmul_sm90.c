@@ -234,6 +234,12 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
         return true;
 }
 
+void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld)
+{
+        if (!slot_of(e, r, s, ld))
+                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows", NODE(e->g, r)->name);
+}
+
 bool takes90(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
 
 void turn90(Build *b, Product90 *p)

@@ -28,20 +28,74 @@ static Node *grow(Graph *g)
         return &g->node[g->n_nodes];
 }
 
-Ref graph_find(const Graph *g, const char *name)
-{
-        for (Ref r = 1; r < g->n_nodes; r++)
-                if (!strcmp(g->node[r].name, name))
-                        return r;
-        return 0;
-}
-
-/* The slot of a name in the table of names in use. */
-static const char **slot_of(const Graph *g, const char *name)
+static unsigned hash(const char *name)
 {
         unsigned h = 2166136261u;
         for (const char *c = name; *c; c++)
                 h = (h ^ (unsigned char)*c) * 16777619u;
+        return h;
+}
+
+/* ---- nodes by name: an index of those up to n_indexed, made when it is asked for ---- */
+
+static NodeName *find_slot(const Graph *g, const char *name)
+{
+        unsigned h = hash(name);
+        while (g->index[h &= g->cap_index - 1].name && strcmp(g->index[h].name, name))
+                h++;
+        return &g->index[h];
+}
+
+static bool holds(const Graph *g, const NodeName *s)
+{
+        return s->name && s->ref < g->n_nodes && !strcmp(g->node[s->ref].name, s->name);
+}
+
+static void index_node(Graph *g, Ref r)
+{
+        if (g->n_index * 2 >= g->cap_index) {
+                const NodeName *old = g->index;
+                const unsigned cap = g->cap_index;
+                g->cap_index = cap ? cap * 2 : 512;
+                g->index = arena_alloc(g->arena, g->cap_index * sizeof *g->index);
+                for (unsigned i = 0; i < cap; i++)
+                        if (old[i].name)
+                                *find_slot(g, old[i].name) = old[i];
+        }
+        NodeName *s = find_slot(g, g->node[r].name);
+        g->n_index += !s->name;
+        if (!holds(g, s))                       /* the first of that name */
+                *s = (NodeName){ g->node[r].name, r };
+}
+
+Ref graph_find(const Graph *from, const char *name)
+{
+        Graph *g = (Graph *)from;
+        for (g->n_indexed = g->n_indexed ? g->n_indexed : 1; g->n_indexed < g->n_nodes; g->n_indexed++)
+                index_node(g, g->n_indexed);
+        const NodeName *s = g->cap_index ? find_slot(g, name) : NULL;
+        return s && holds(g, s) ? s->ref : 0;
+}
+
+void graph_pop(Graph *g)
+{
+        g->n_nodes--;
+        g->n_indexed = g->n_indexed < g->n_nodes ? g->n_indexed : g->n_nodes;
+}
+
+void graph_rename(Graph *g, Ref r, const char *name)
+{
+        g->node[r].name = name;
+        if (r < g->n_indexed)
+                index_node(g, r);
+}
+
+/* ---- names in use ---- */
+
+/* The slot of a name in the table of names in use. */
+static const char **slot_of(const Graph *g, const char *name)
+{
+        unsigned h = hash(name);
         while (g->taken[h &= g->cap_taken - 1] && strcmp(g->taken[h], name))
                 h++;
         return &g->taken[h];
@@ -252,6 +306,9 @@ void graph_rebuild(Graph *g, Visit *visit, void *ctx)
 {
         retake_names(g);
         Graph old = *g;
+        g->index = NULL;
+        g->n_index = g->cap_index = 0;
+        g->n_indexed = 0;
         Ref *map = mem_new((size_t)old.n_nodes * sizeof *map);
         g->cap = old.n_nodes + old.n_nodes / 4 + 64;
         g->node = arena_alloc(g->arena, (size_t)g->cap * sizeof *g->node);

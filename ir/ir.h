@@ -179,6 +179,7 @@ struct Node {
         Attr        a;
 };
 
+typedef struct NodeName NodeName;
 typedef struct Output { const char *name; Ref ref; } Output;
 
 struct Graph {
@@ -190,6 +191,9 @@ struct Graph {
         int         n_out, cap_out;
         Sizes       sizes;              /* known values of the symbols; 0: run time */
         int         next_id;            /* for dropout */
+        struct NodeName { const char *name; Ref ref; } *index;  /* see graph_find */
+        unsigned    n_index, cap_index;
+        int         n_indexed;
         const char **taken;             /* names in use, an open-addressing table; see graph_name */
         unsigned    n_taken, cap_taken;
 };
@@ -210,6 +214,8 @@ Ref    graph_item(Graph *g, Ref r, int index, const char *name);        /* outpu
 Ref    graph_reshape(Graph *g, Ref r, Type shape);                      /* dtype of r is kept */
 void   graph_output(Graph *g, const char *name, Ref r);
 Ref    graph_find(const Graph *g, const char *name);                    /* 0 if absent */
+void   graph_pop(Graph *g);                                             /* the last node goes again */
+void   graph_rename(Graph *g, Ref r, const char *name);                 /* name: of the graph's arena */
 Ref    graph_out(const Graph *g, const char *name);
 int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types of all outputs */
 int    att_extra(const Node *n);        /* of an attention or its gradient: which input is the mask or the slopes; */

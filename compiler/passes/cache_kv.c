@@ -27,7 +27,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         if (NODE(g, n)->op == OP_ATTENTION) {
                 /* the copy was only needed for its fields: take it back, add the appends before it */
                 Node att = *NODE(g, n);
-                g->n_nodes--;
+                graph_pop(g);
                 Ref k = cached(g, att.in[1], "k", *layer, att.loc);
                 Ref v = cached(g, att.in[2], "v", *layer, att.loc);
                 Ref in[4] = { att.in[0], k, v, att.in[3] };

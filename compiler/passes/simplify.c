@@ -43,7 +43,7 @@ static Ref unique(Graph *g, Ref r, Ctx *c)
         h = mix(h, &n->a, sizeof n->a);
         for (h &= c->cap - 1; c->slot[h]; h = (h + 1) & (c->cap - 1))
                 if (same(NODE(g, c->slot[h]), n)) {
-                        g->n_nodes--;           /* it was just appended */
+                        graph_pop(g);           /* it was just appended */
                         return c->slot[h];
                 }
         return c->slot[h] = r;

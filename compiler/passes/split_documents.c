@@ -38,7 +38,7 @@ static Ref visit_split(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         }
         if (n->op == OP_ATTENTION && !n->a.att.documents) {
                 Node att = *NODE(g, to);        /* the copy was needed for its fields alone */
-                g->n_nodes--;
+                graph_pop(g);
                 att.in[att.n_in++] = c->documents;
                 att.a.att.documents = 1;
                 return graph_add(g, OP_ATTENTION, att.in, att.n_in, &att.a, att.loc, att.name);

@@ -481,7 +481,7 @@ static int as(lua_State *L)
         if (op_info[n->op].cls == CLASS_LEAF)
                 return luaL_error(L, "'%s' is %s and keeps its name", n->name, op_info[n->op].text);
         give_back(&r->used, n->name);
-        n->name = arena_str(r->m->arena, free_name(L, full_name(L, plain(L, name))));
+        graph_rename(r->m->graph, (Ref)(n - r->m->graph->node), arena_str(r->m->arena, free_name(L, full_name(L, plain(L, name)))));
         lua_settop(L, 1);
         return 1;
 }

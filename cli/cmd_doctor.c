@@ -69,7 +69,13 @@ int cmd_doctor(const Args *a, Err *e)
         for (size_t i = 0; i < sizeof probe / sizeof *probe; i++) {
                 char text[1024] = "";
                 Err why = { 0 };
-                usable[i] = !probe[i].probe(text, sizeof text, &why);
+                int code = probe[i].probe(text, sizeof text, &why);
+                usable[i] = !code;
+                if (code == TGC_NO_MEMORY) {
+                        cJSON_Delete(o);
+                        *e = why;
+                        return code;
+                }
                 if (o) {
                         cJSON *x = cJSON_AddObjectToObject(o, probe[i].name);
                         cJSON_AddBoolToObject(x, "usable", usable[i]);

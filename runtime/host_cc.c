@@ -80,6 +80,14 @@ void keep_source(const char *name, const char *text, size_t n, char *path, size_
 
 enum { LOOK_MS = 50, PATIENCE = 20 };
 
+/* What child_run returns instead of an exit status; NO_ROOM - errno: the system had no memory or no processes left. */
+enum { NOT_RUN = -1, NO_ROOM = -1000 };
+
+static int no_room(int why)
+{
+        return why == ENOMEM || why == EAGAIN ? NO_ROOM - why : NOT_RUN;
+}
+
 /* Called every LOOK_MS once it was asked to stop: the group is told to end, which
  * lets a compiler remove its own temporary files, and later made to.  Returns 1
  * when there is nothing left to wait for. */
@@ -93,7 +101,7 @@ static int put_down(pid_t group, int times)
 }
 
 /* Run argv; what it says on stdout and stderr goes to out (cut at cap, never
- * NULL-less).  Returns its exit status, or -1 when it could not be started or was
+ * NULL-less).  Returns its exit status, or less than 0 when it could not be started or was
  * stopped.  Where somebody may ask for that the child has a process group of its
  * own, since compilers have children, and a terminal's Ctrl-C reaches only us. */
 static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
@@ -102,16 +110,17 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         char *env[8], lc[] = "LC_ALL=C", sink[4096];
         posix_spawn_file_actions_t fa;
         posix_spawnattr_t attr;
-        int pipe_fd[2], status = -1, n_env = 0, told = 0;
+        int pipe_fd[2], status = -1, n_env = 0, told = 0, bad = 0;
         size_t used = 0;
         pid_t pid;
 
         *out = 0;
         if (pipe2(pipe_fd, O_CLOEXEC))
-                return -1;
+                return no_room(errno);
         for (size_t i = 0; i < sizeof keep / sizeof *keep; i++) {
                 const char *v = getenv(keep[i]);
                 char *s = v ? malloc(strlen(keep[i]) + strlen(v) + 2) : 0;
+                bad = v && !s ? ENOMEM : bad;
                 if (s) {
                         sprintf(s, "%s=%s", keep[i], v);
                         env[n_env++] = s;
@@ -121,14 +130,16 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         env[n_env++] = lc;
         env[n_env] = 0;
         posix_spawn_file_actions_init(&fa);
-        posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-        posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 1);
-        posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 2);
-        posix_spawn_file_actions_addclosefrom_np(&fa, 3);
+        int added = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+        added = added ? added : posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 1);
+        added = added ? added : posix_spawn_file_actions_adddup2(&fa, pipe_fd[1], 2);
+        added = added ? added : posix_spawn_file_actions_addclosefrom_np(&fa, 3);
+        bad = bad ? bad : added;
         posix_spawnattr_init(&attr);
         if (stop)
                 posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);         /* group 0: its own */
-        int started = !posix_spawnp(&pid, argv[0], &fa, &attr, argv, env);
+        bad = bad ? bad : posix_spawnp(&pid, argv[0], &fa, &attr, argv, env);
+        const bool started = !bad;
         posix_spawnattr_destroy(&attr);
         posix_spawn_file_actions_destroy(&fa);
         close(pipe_fd[1]);
@@ -152,7 +163,9 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
                 ;
         for (int i = 0; i < n_own; i++)
                 free(env[i]);
-        return started && WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
+        if (bad)
+                return no_room(bad);
+        return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : NOT_RUN;
 }
 
 typedef char Words[sizeof ((HostCc *)0)->command];
@@ -169,17 +182,24 @@ static int put_command(char **argv, const char *command, Words words)
         return n;
 }
 
-static bool try_compiler(HostCc *cc, const char *command)
+/* 0, or as child_run says. */
+static int try_compiler(HostCc *cc, const char *command)
 {
         char log[1024], *argv[MAX_WORDS + 2] = { 0 };
         Words words;
         int n = strlen(command) < sizeof words ? put_command(argv, command, words) : 0;
         argv[n] = "--version";
-        if (!n || child_run(argv, 0, log, sizeof log))
-                return false;
+        int status = n ? child_run(argv, 0, log, sizeof log) : NOT_RUN;
+        if (status)
+                return status;
         snprintf(cc->command, sizeof cc->command, "%s", command);
         snprintf(cc->version, sizeof cc->version, "%.*s", (int)strcspn(log, "\n"), log);
-        return true;
+        return 0;
+}
+
+static int not_started(const char *command, int status, Err *e)
+{
+        return err_set(e, TGC_NO_MEMORY, "%.200s cannot be started: %s", command, strerror(NO_ROOM - status));
 }
 
 int host_cc_find(HostCc *cc, int cxx, Err *e)
@@ -188,12 +208,17 @@ int host_cc_find(HostCc *cc, int cxx, Err *e)
         const char *var = cxx ? "CXX" : "CC", *own = getenv(var);
 
         *cc = (HostCc){ .cxx = cxx };
+        int status = own && *own ? try_compiler(cc, own) : 0;
+        if (status <= NO_ROOM)
+                return not_started(own, status, e);
         if (own && *own)
-                return try_compiler(cc, own) ? TGC_OK
+                return !status ? TGC_OK
                      : err_set(e, TGC_NO_DEVICE, "%s=%.200s: `%.200s --version` does not run; name a compiler that does, or "
                                "unset it", var, own, own);
         for (int i = 0; i < 3; i++)
-                if (try_compiler(cc, cxx ? cxx_names[i] : c_names[i]))
+                if ((status = try_compiler(cc, cxx ? cxx_names[i] : c_names[i])) <= NO_ROOM)
+                        return not_started(cxx ? cxx_names[i] : c_names[i], status, e);
+                else if (!status)
                         return TGC_OK;
         return err_set(e, TGC_NO_DEVICE, "no %s compiler runs here (tried %s and %s); install gcc%s with OpenMP "
                        "(Debian, Ubuntu: apt install g++) or set %s", cxx ? "C++" : "C", cxx ? "g++, c++" : "gcc, cc",
@@ -254,7 +279,7 @@ static int link_objects(const Job *j, int n, char *target, char *log)
         Words words;
         char **argv = calloc((size_t)n + MAX_ARGV, sizeof *argv);
         if (!argv)
-                return -1;
+                return NO_ROOM - ENOMEM;
         int k = put_command(argv, j->cc->command, words);
         for (const char *const *f = j->b->flag; *f && k < MAX_ARGV - 10; f++)
                 if (strcmp(*f, "-include") == 0)
@@ -296,12 +321,24 @@ static int write_files(const char *dir, const PackFile *f, int n, const char *su
         return TGC_OK;
 }
 
+/* Did the compiler have too little memory?  What the kernel kills for that, the driver reports. */
+static bool starved(const char *log)
+{
+        return strstr(log, "Killed signal terminated program") || strstr(log, "out of memory allocating")
+            || strstr(log, "virtual memory exhausted") || strstr(log, "Cannot allocate memory");
+}
+
 static int report_failure(const Job *j, int n, Err *e)
 {
         for (int i = 0; i < n; i++) {
                 char name[128], path[640];
                 if (j->status[i] == 0)
                         continue;
+                if (j->status[i] <= NO_ROOM)
+                        return not_started(j->cc->command, j->status[i], e);
+                if (starved(j->log[i]))
+                        return err_set(e, TGC_NO_MEMORY, "%s had no memory for unit %s of %s:\n%.*s", j->cc->command, j->unit[i].name,
+                                       j->b->what, log_head(j->log[i]), j->log[i]);
                 if (j->status[i] < 0)
                         return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->command,
                                        j->unit[i].name);
@@ -337,8 +374,15 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
         if (stop_asked(b->stop) || (code = report_failure(&j, n, e)))
                 goto out;
         snprintf(target, sizeof target, "%.500s/all.so", dir);
-        if (link_objects(&j, n, target, j.log[0])) {
-                code = err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command, b->what, log_head(j.log[0]),
+        int linked = link_objects(&j, n, target, j.log[0]);
+        if (linked <= NO_ROOM) {
+                code = not_started(cc->command, linked, e);
+                goto out;
+        }
+        if (linked) {
+                code = starved(j.log[0]) ? err_set(e, TGC_NO_MEMORY, "%s had no memory to link %s:\n%.*s", cc->command, b->what,
+                                                   log_head(j.log[0]), j.log[0])
+                     : err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command, b->what, log_head(j.log[0]),
                                j.log[0]);
                 goto out;
         }

@@ -105,7 +105,7 @@ judge() {
         case $rc in
         0)      [ "$(outputs "$1")" = "${whole[$1]}" ] || echo "exit 0, other outputs" ;;
         5)      [ "$2" = alloc ] || [[ $hit =~ ENOMEM|EAGAIN|mmap ]] || echo "exit 5: $said"
-                [[ $said =~ [0-9]\ bytes|GB|Cannot\ allocate\ memory ]] || echo "exit 5, without a size: $said" ;;
+                [[ $said =~ [0-9]\ bytes|GB|Cannot\ allocate\ memory|Resource\ temporarily ]] || echo "exit 5, without a size: $said" ;;
         4|8)    [ "$2" = call ] && [ "$said" ] || echo "exit $rc: $said"
                 [[ $hit =~ EINTR|SHORT ]] && ! [[ $hit =~ close ]] && echo "not done again: exit $rc: $said" ;;
         *)      echo "exit $rc: $said" ;;
@@ -169,5 +169,16 @@ for k in $kinds; do
                 say "${k}_$c" "$(sweep $k "$c" "${args[@]}" 2>&1 | head -${SHOW:-5})"
         done
 done
+# What the kernel kills for want of memory is no refused source.
+killed_compiler() {
+        printf '#!/bin/sh\n[ "$1" = --version ] && { echo "cc 1"; exit 0; }\necho "cc: fatal error: Killed signal terminated program cc1" >&2\nexit 1\n' > cc1
+        chmod +x cc1
+        CC=$dir/cc1 TGC_CACHE_DIR=$dir/none "$TGC" compile in/tiny.lua -q --target cpu -o out/k.plan 2> err
+        local rc=$?
+        [ $rc -eq 5 ] && grep -q 'had no memory for unit' err || echo "exit $rc: $(head -c 300 err)"
+        [ ! -e out/k.plan ] || echo "a plan was written"
+}
+say a_compiler_killed_for_memory "$(killed_compiler)"
+
 [ -z "${KEEP:-}" ] || { echo "# $dir"; cat figures; }
 exit $failed

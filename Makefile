@@ -54,7 +54,10 @@ $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
 
-$(BUILD)/tests/test_fuzz: $(wildcard tests/fuzz/*.[ch])
+# Each target by itself: what they include of the compiler and of the runtime shares names.
+FUZZ_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/fuzz/*.c)))
+$(BUILD)/tests/test_fuzz: $(FUZZ_OBJ)
+$(BUILD)/tests/test_fuzz: TEST_FLAGS = $(FUZZ_OBJ)
 $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
@@ -62,13 +65,13 @@ $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 # Targets of libFuzzer; the library is built with clang and the sanitizers in a folder of its own.
 FUZZ    ?= $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c)))
 TIME    ?= 60
-FUZZ_OPT = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_OPT = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
 
 fuzz:
 	@$(MAKE) --no-print-directory BUILD=build/fuzz CC="$(CCACHE) clang" OPT="$(FUZZ_OPT) -fsanitize=fuzzer-no-link" \
 	        $(FUZZ:%=build/fuzz/target/%)
 	@for f in $(FUZZ); do mkdir -p build/fuzz/found/$$f && echo "== $$f" && \
-	        build/fuzz/target/$$f -max_total_time=$(TIME) -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 -close_fd_mask=1 \
+	        build/fuzz/target/$$f -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=600 -print_final_stats=1 -print_funcs=0 -close_fd_mask=1 \
 	        -artifact_prefix=build/fuzz/found/$$f. build/fuzz/found/$$f tests/fuzz/seeds/$$f || exit 1; done
 
 build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
@@ -134,4 +137,4 @@ dist: $(BUILD)/tgc
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(FUZZ_OBJ:.o=.d)

@@ -10,6 +10,7 @@
 #ifndef TGC_FUZZ_H
 #define TGC_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,7 +23,9 @@
         int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) { fuzz_##name(data, n); return 0; } \
         static void fuzz_##name(const uint8_t *data, size_t n)
 #else
-#define FUZZ(name) static void fuzz_##name(const uint8_t *data, size_t n)
+#define FUZZ(name) \
+        void fuzz_##name(const uint8_t *data, size_t n); \
+        void fuzz_##name(const uint8_t *data, size_t n)
 #endif
 
 /* What holds for every input; a failure is a finding. */

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Seeds of the tokenizer targets, made small from tests/data/tokenizers: tests/fuzz/seeds.py"""
+"""First seeds of the targets, made small from files of tests/ and models/ (and plans of build/tgc): tests/fuzz/seeds.py"""
 import glob
 import json
 import os
+import random
+import re
 import struct
+import subprocess
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(HERE, "../data/tokenizers")
@@ -56,4 +60,110 @@ def main():
     put("json", "few", '[{"a":-0.5e-3,"\\ud83d\\ude00":"\\u0000\\n","b":[[],{},null,true,false]},1e300,12345678901234567890]')
 
 
+def one(*path):
+    return open(os.path.join(HERE, "..", *path), encoding="utf-8").read()
+
+
+SMALL = """local b = require "blocks"
+return { name = "m", params = { vocab = 5, C = 4, n_layer = 1, ctx = 6 }, graph = function(p)
+ local ids, targets = b.inputs()
+ local x = b.embedding(ids, "tok", p.vocab, p.C, { std = 1 })
+ for i = 1, p.n_layer do x = x + b.linear(b.rmsnorm(x, "n" .. i, { eps = 1e-5 }):silu(), "l" .. i, p.C, { bias = true }) end
+ return b.outputs(b.linear(x, "head", p.vocab, {}), targets)
+end }
+"""
+
+
+def safetensors(head, data=b"", hash=False):
+    return json.dumps(head, separators=(",", ":")).encode() + b"\0" + data
+
+
+def readers():
+    """Those of models, weights, plans and the command line."""
+    for name in ("ok_no_ids", "ok_order", "unfed_input", "many_nodes", "map_rows", "concat_bomb", "no_metatables", "slice_range"):
+        put("lua", name, one("read", name + ".lua"))
+    put("lua", "small", SMALL)
+    for name in ("heads_of_one", "loss_is_a_sum", "table_of_one"):
+        put("graph_json", name, one("random", name + ".json"))
+    for name in ("cache_kv", "differentiate", "few_experts", "fuse_loss_grad", "fuse", "keep_slope", "split_documents"):
+        text = re.split(r"(?m)^# (?:----|====).*\n", one("passes", name + ".tg"))
+        put("graph_text", name, min((t for t in text if "graph @" in t), key=lambda t: abs(len(t) - 700)))
+    put("graph_text", "all_ops", one("ir", "all_ops.tg"))
+    families = ["falcon", "gemma2", "gpt2", "gpt_neox", "llama", "llama2c", "mistral", "mixtral", "mpt", "phi3", "qwen2", "qwen3", "qwen3_moe"]
+    for i, f in enumerate(families):
+        if f == "llama2c":
+            c = dict(dim=8, hidden_dim=16, n_layers=1, n_heads=2, n_kv_heads=1, vocab_size=9, seq_len=16, shared=True)
+        else:
+            c = json.loads(one("data/families", f, "config.json"))
+        put("config", f, bytes([i + 1]) + json.dumps(c, separators=(",", ":")).encode())
+    put("config", "llama31", b"\0" + json.dumps(json.loads(one("data/families/llama31/config.json"))).encode())
+
+    head = {"__metadata__": {"format": "pt", "b": "a"}, "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+            "c": {"dtype": "BF16", "shape": [], "data_offsets": [24, 26]}, "d": {"dtype": "I64", "shape": [0, 2], "data_offsets": [26, 26]}}
+    put("safetensors", "few", safetensors(head, bytes(range(1, 27))))
+    put("safetensors", "hash", safetensors({"__metadata__": {"xxh3": "0" * 16}, "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}, b"ab"))
+    put("safetensors", "whole", struct.pack("<Q", 61) + b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}        ' + b"ab")
+    a, b = ({n: {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}} for n in ("x", "y"))
+    index = {"metadata": {"total_size": 32}, "weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
+    put("shards", "two", b"\0".join(json.dumps(x, separators=(",", ":")).encode() for x in ({"model_type": "llama"}, index, a, b)) + b"\0")
+    put("shards", "metadata", b"\0".join(json.dumps(x, separators=(",", ":")).encode() for x in (
+        {}, {"weight_map": {"x": "a.safetensors"}}, {"__metadata__": {"y": "x"}, **a})) + b"\0")
+    for name, dims in (("tied", (4, 6, 1, 2, 1, 5, 3)), ("untied", (4, 6, 2, 2, 2, -5, 3))):
+        put("llama2c", "v0_" + name, struct.pack("<7i", *dims))
+    for v, group in ((1, 0), (2, 2)):
+        put("llama2c", "v%d" % v, struct.pack("<Ii7iBi", 0x616b3432, v, 4, 6, 1, 2, 1, 6, 3, v - 1, group) + bytes(256 - 41))
+    for name, kind, shape, data in (("offsets", "<i8", "(2, 1, 2)", struct.pack("<4q", 0, 5, 1 << 40, -1)), ("floats", "<f4", "(3,)", struct.pack("<3f", 1, 2, 3)),
+                                    ("scalar", "<f4", "()", struct.pack("<f", 1))):
+        text = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, shape)).encode()
+        put("npy", name, b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + data)
+        put("npy", name + "_v2", b"\x93NUMPY\2\0" + struct.pack("<I", len(text)) + text + data)
+    put("ids", "few", "[0, 1,2]\n17;499 -3 500 99999999999999999999")
+    put("ids", "plain", "1 2 3\n")
+    for line in ("compile x.lua -o y --dtype bf16 -O2 -D a=1 -D b=2 --batch-size=3 --no-check", "train m.lua --data=x --lr 1e-3 --batch_size 4 --max_iters 10 -q",
+                 "run p -p text -n 5 --temp 0.5 --top-k 3 --json --device cpu", "dump p --ir --kernel k3", "bench -- -p", "help run", "eval p --ids 1,2 -h"):
+        put("args", line.split()[0], line.replace(" ", "\0") + "\0")
+
+    gpu = "tgc-choices 1\ngpu NVIDIA H100 80GB HBM3, sm_90a\nchoose bf16:32768x3072x768:nt:add+gelu_tanh:4 128x128x32/1\n"
+    put("choices", "few", gpu + "# one more\nchoose bf16:3072x768x32768:tn:accum:2:sums S256x128/4\n")
+    put("weight_map", "few", "# few\nmap p = a: 4x6\nmap q[0:3] = b: 6 | rows 0 3\nmap q[3:6] =? b2 || b | rows 3 6 | scale 2\n"
+        "map ignore c\nmap ignore d.*\nmap ignore e=b\n")
+    put("weight_map", "moves", "map r = a | t\nmap s[1] = c | index 0 | rope 2 2\nmap s[0:1:1][:][:] = c: 2x4x6 | rows 0 1\n"
+        "map t[0:8:2] = a\nmap t[1:8:2] = c | index 1\nmap u = e: scalar\nmap ignore *\n")
+    state = {"__metadata__": {"accumulation": "1", "batch": "4", "best": "1.5", "block": "8", "graph": "17", "run.dtype": "f32", "run.define": "a=1\nb=2",
+                              "run.learning_rate": "0.001", "run.lr": "0.001", "seed": "1337", "step": "20", "text": "3", "tokens": "99", "xxh3": "0" * 16},
+             "p.w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    put("state", "few", safetensors(state, bytes(8)))
+
+    packs = "//@ file a.h 3\nx=1\n//@ file b.cuh 0\n\n"
+    put("pack", "files", packs)
+    put("pack", "units", "//@ unit a\nint x;\n//@ unit b\n\n")
+    rng = random.Random(3)
+    for i in range(6):
+        put("run", "r%d" % i, bytes(rng.randrange(256) for _ in range(16 + 8 * i)))
+    with tempfile.TemporaryDirectory() as tmp:
+        for name, path, how in (("experts", "tests/random/table_of_one.json", ["--mode", "both"]), ("small", "small.lua", ["--mode", "both", "--dtype", "bf16"])):
+            if path == "small.lua":
+                path = os.path.join(tmp, path)
+                open(path, "w").write(SMALL)
+            plan = os.path.join(tmp, "plan")
+            subprocess.run(["build/tgc", "compile", path, "-o", plan, "-O3", "--batch-size", "2", "--ctx-size", "6", "--no-check", "-q", *how], check=True,
+                           cwd=os.path.join(HERE, "../.."))
+            whole = open(plan, "rb").read()
+            s = {}
+            for i in range(struct.unpack_from("<I", whole, 16)[0]):
+                n, at, size = struct.unpack_from("<32sQQ", whole, 64 + 56 * i)
+                s[n.rstrip(b"\0").decode()] = whole[at:at + size]
+            put("manifest", name, s["manifest"])
+            put("program", name, s["program.cuda" if name == "small" else "program.cpu"])
+            units = b"".join(re.findall(rb"(?m)^//@ unit .*\n", s["source.cpu"]))
+            kept = {"manifest": s["manifest"], "program.cpu": s["program.cpu"], "source.cpu": units, "products": s["products"]}
+            if name == "small":
+                kept.update({"graph.json": s["graph.json"], "ir": s["ir"][:s["ir"].index(b"\n}\n") + 3]})
+            put("plan", name, b"".join(k.encode() + b"\n" + v + b"\0" for k, v in kept.items()))
+    head = b"tgcplan\n" + struct.pack("<4I2Q24x", 1, 0x01020304, 2, 0, 0, 0)
+    table = struct.pack("<32s3Q", b"manifest", 4096, 2, 0) + struct.pack("<32s3Q", b"w", 8192, 0, 0)
+    put("plan_file", "two", (head + table).ljust(4096, b"\0") + b"ab".ljust(4096, b"\0"))
+
+
+readers()
 main()

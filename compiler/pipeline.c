@@ -166,9 +166,35 @@ static Ref visit_used(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return graph_copy_node(old, r, g, map);
 }
 
-static Graph *specialise(const Model *m, const Spec *s, Arena *tmp)
+/* What is given back where a model is refused, too. */
+typedef struct Held { Graph *g[24]; int n_g; Arena *tmp; Shared sh; Text programs, kernels, launched; Choices *choices; } Held;
+
+static Held *held_new(void)
 {
-        Graph *g = copy_graph(m->graph, s->name);
+        Held *h = calloc(1, sizeof *h);
+        if (!h)
+                error_code(5, (Loc){ 0 }, "no memory to compile");
+        return h;
+}
+
+static void held_free(Held *h)
+{
+        for (int i = 0; i < h->n_g; i++)
+                graph_free(h->g[i]);
+        Arena *a[] = { h->tmp, h->sh.arena, h->choices ? h->choices->arena : NULL };
+        for (int i = 0; i < 3; i++)
+                if (a[i])
+                        arena_free(a[i]);
+        text_free(&h->programs);
+        text_free(&h->kernels);
+        text_free(&h->launched);
+        free(h);
+}
+
+static Graph *specialise(const Model *m, const Spec *s, Held *h)
+{
+        Graph *g = h->g[h->n_g++] = copy_graph(m->graph, s->name);
+        Arena *tmp = h->tmp;
         Bind b = { &s->fixed, s->kind == STEP };
         int k = 0;
         for (int i = 0; i < g->n_out; i++)
@@ -221,10 +247,10 @@ static double now(void)
 typedef struct Clock { double t[sizeof passes / sizeof *passes]; double codegen; } Clock;
 
 /* ctx, block: most tokens of a sequence, of a window. */
-static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block, Compiled *out, Clock *clock)
+static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block, Compiled *out, Clock *clock, Held *h)
 {
-        Arena *tmp = arena_new();
-        Graph *g = specialise(m, s, tmp);
+        Arena *tmp = h->tmp = arena_new();
+        Graph *g = specialise(m, s, h);
         Ctx c = { o, &out->why };
         for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
                 const Pass *p = &passes[i];
@@ -244,6 +270,7 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
         }
         check_program_tables(g, m, o, ctx, block);
         arena_free(tmp);
+        h->tmp = NULL;
         return g;
 }
 
@@ -455,10 +482,10 @@ static void choices_done(Choices *c)
                 error_at(at, "%s", what);
 }
 
-void compile(Model *m, const CompileOptions *o, Compiled *out)
+static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held *h)
 {
         Spec spec[24];
-        Graph *g[24], *step = NULL;
+        Graph **g = h->g, *step = NULL;
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx,
@@ -470,14 +497,13 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                     : m->ctx < 1024 ? (int)m->ctx
                                     : 1024,
             n;
-        memset(out, 0, sizeof *out);
         if (o->print_after)
                 check_pass(o->print_after);
         check_sizes(m, o, block);
         check_tables(m, o, ctx, block);
         if (o->infer)
                 check_token_axis(m);
-        tmp = arena_new();
+        tmp = h->tmp = arena_new();
         simplify(m->graph, tmp);
         verify(m->graph, "simplify");
         arena_clear(tmp);
@@ -486,58 +512,60 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
                 verify(m->graph, "merge_linears");
         }
         arena_free(tmp);
+        h->tmp = NULL;
         graph_print(m->graph, &out->ir, PRINT_LOC);
         n = specs_of(m, o, ctx, chunk, block, spec);
         for (int i = 0; i < n; i++) {
-                g[i] = run_passes(m, &spec[i], o, ctx, block, out, &clock);
+                run_passes(m, &spec[i], o, ctx, block, out, &clock, h);
                 if (spec[i].kind == STEP)
                         step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
         }
-        Choices *choices = o->choices ? choices_read(arena_new(), o->choices, o->choices_name) : NULL;
+        Choices *choices = h->choices = o->choices ? choices_read(arena_new(), o->choices, o->choices_name) : NULL;
         for (int target = 0; target < N_TARGETS; target++) {
-                Shared sh = { .arena = arena_new(), .batch = o->batch };
-                Module *mod = module_new(sh.arena, target);
+                Shared *const sh = &h->sh;
+                *sh = (Shared){ .arena = arena_new(), .batch = o->batch, .consts = out->consts };      /* one table for both targets */
+                Module *mod = module_new(sh->arena, target);
                 if (target == TARGET_CUDA) {
                         mod->choices = choices;
                         mod->tf32 = o->tf32;
                 }
-                Text programs = { 0 }, kernels = { 0 }, launched = { 0 };
                 double t0 = now();
                 bool first_target = !out->memory.s;
                 if (target == TARGET_CUDA ? !o->cuda : !o->cpu) {
-                        arena_free(sh.arena);
+                        arena_free(sh->arena);
+                        sh->arena = NULL;
                         continue;
                 }
-                lay_out(m->graph, step, &sh);
+                lay_out(m->graph, step, sh);
                 if (target == TARGET_CPU)               /* its gradients are float32 */
-                        sh.n_low = 0;
-                sh.merge = o->opt >= 1 && target == TARGET_CUDA;
-                sh.consts = out->consts;                /* one table of constants for both targets */
+                        sh->n_low = 0;
+                sh->merge = o->opt >= 1 && target == TARGET_CUDA;
                 if (!out->manifest.s)
-                        manifest(m, o, &sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
+                        manifest(m, o, sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
                 for (int i = 0; i < n; i++)
                         if (target == TARGET_CUDA || !(spec[i].kind & GPU))
-                                program_emit(mod, g[i], &sh, spec[i].name, spec[i].B, spec[i].T, &programs,
-                                     target == TARGET_CUDA ? &launched : NULL, first_target ? &out->memory : NULL);
+                                program_emit(mod, g[i], sh, spec[i].name, spec[i].B, spec[i].T, &h->programs,
+                                     target == TARGET_CUDA ? &h->launched : NULL, first_target ? &out->memory : NULL);
                 if (o->train)
-                        program_update(mod, &sh, o->dtype, &programs);
+                        program_update(mod, sh, o->dtype, &h->programs);
                 Text *t = &out->program[target];
                 text_add(t, "tgc-program 1\n");
-                arenas(&sh, o->dtype, o->train, target, t);
-                module_text(mod, &kernels, &out->source[target]);
-                text_put(t, kernels.s ? kernels.s : "", kernels.n);
-                text_put(t, programs.s ? programs.s : "", programs.n);
+                arenas(sh, o->dtype, o->train, target, t);
+                module_text(mod, &h->kernels, &out->source[target]);
+                text_put(t, h->kernels.s ? h->kernels.s : "", h->kernels.n);
+                text_put(t, h->programs.s ? h->programs.s : "", h->programs.n);
                 if (!out->fused.s)
                         module_fused(mod, &out->fused);
                 if (target == TARGET_CUDA)
-                        products(o, mod, ctx, block, &launched, out);
-                out->consts = sh.consts;
+                        products(o, mod, ctx, block, &h->launched, out);
+                out->consts = sh->consts;
                 out->n_kernels[target] = mod->n_kernels;
-                text_free(&programs);
-                text_free(&kernels);
-                text_free(&launched);
-                arena_free(sh.arena);
+                text_free(&h->programs);
+                text_free(&h->kernels);
+                text_free(&h->launched);
+                arena_free(sh->arena);
+                sh->arena = NULL;
                 clock.codegen += now() - t0;
         }
         if (o->time_passes) {
@@ -547,8 +575,27 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         }
         for (int i = 0; i < n; i++)
                 graph_free(g[i]);
+        h->n_g = 0;
+        h->choices = NULL;
         if (choices)
                 choices_done(choices);
+}
+
+void compile(Model *m, const CompileOptions *o, Compiled *out)
+{
+        Held *volatile h;
+        Diag d = { 0 };
+        memset(out, 0, sizeof *out);
+        h = held_new();
+        if (!DIAG_CATCH(&d)) {
+                if (h->sh.arena)
+                        out->consts = h->sh.consts;     /* it may have grown */
+                held_free(h);
+                diag_pass_on(&d);
+        }
+        compile_held(m, o, out, h);
+        diag_end(&d);
+        held_free(h);
 }
 
 Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S)
@@ -559,9 +606,19 @@ Graph *compile_program(const Model *m, const CompileOptions *o, const char *prog
         CompileOptions quiet = *o;
         Compiled unused = { 0 };
         Clock clock = { { 0 }, 0 };
+        Held *volatile h = held_new();
+        Diag d = { 0 };
         quiet.print_after = NULL;
-        Graph *g = run_passes(m, &s, &quiet, step ? T : S, T, &unused, &clock);
+        if (!DIAG_CATCH(&d)) {
+                text_free(&unused.why);
+                held_free(h);
+                diag_pass_on(&d);
+        }
+        Graph *g = run_passes(m, &s, &quiet, step ? T : S, T, &unused, &clock, h);
+        diag_end(&d);
+        h->n_g = 0;
         text_free(&unused.why);
+        held_free(h);
         return g;
 }
 

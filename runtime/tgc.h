@@ -10,7 +10,8 @@
  *
  * The library has no global state, never prints and never exits.  A Tgc is used by
  * one thread at a time.  Functions return 0 or a TgcStatus; the error (may be NULL)
- * is filled only on failure.  Loading a plan runs the code inside it: open only
+ * is filled only on failure.  Without memory they return TGC_STATUS_NO_MEMORY with the size that was refused; libgomp
+ * and NVRTC, which the compiled code and the CUDA device use, end the process themselves where theirs is refused.  Loading a plan runs the code inside it: open only
  * plans you would also run as programs (SECURITY.md).  The plan is read into memory:
  * what happens to its file afterwards changes nothing. */
 #ifndef TGC_PUBLIC_H

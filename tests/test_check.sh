@@ -12,7 +12,8 @@ cxxflags=$TGC_CXXFLAGS
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 
-say() {         # say STATUS NAME [FILE]
+say() {         # say STATUS NAME [FILE]; with TIMES=1 the processor time until here
+        [ -z "$TIMES" ] || { times > "$out/times"; echo "# until $2 $(tail -n 1 "$out/times")"; }
         if [ "$1" -eq 0 ]; then
                 echo "ok $2"
         elif [ "$1" -eq 4 ]; then
@@ -38,9 +39,9 @@ while read -r name device options; do
         # Hopper's forms, played
         unset TGC_EMULATE_ARCH
         played=$device TGC_CXXFLAGS=$cxxflags
-        # built as for users: one of them, test_infer*, test_experts and test_train; the others quickly (kernels/tgc.h)
+        # built as for users: two of them, test_infer*, test_experts and test_train; the others quickly (kernels/tgc.h)
         unset TGC_CFLAGS
-        [ "$device" = cpu ] && [ "$name" != heads ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
+        [ "$device" = cpu ] && [ "$name" != heads ] && [ "$name" != documents ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
         # they run longer
         [ "$device" = sm_90a ] && export TGC_EMULATE_ARCH=sm_90a && played=emulate && TGC_CXXFLAGS=${cxxflags/-Og/-O1}
         # shellcheck disable=SC2086

@@ -131,6 +131,9 @@ static void check_tensors(const char *ours, const char *theirs, bool stacked, do
         checkpoint_close(b);
 }
 
+/* One thread of a CPU; a GPU has none to set. */
+static const char *threads_of(const char *device) { return strcmp(device, "cuda") ? "-t 1" : ""; }
+
 static void repeat(const Job *j, const char *device, int opt, int steps)
 {
         char dir[300], out[80];
@@ -140,9 +143,9 @@ static void repeat(const Job *j, const char *device, int opt, int steps)
         const char *grads = in_scratch("grads.safetensors"), *csv = in_scratch("loss.csv");
         snprintf(out, sizeof out, "%s%d.out", j->name, data_on);
         const char *to = in_scratch(out);
-        tgc(0, "train %s --device %s -t 1 -q --data %s --init_from %s/%s --batch_offsets %s/starts.npy "
+        tgc(0, "train %s --device %s %s -q --data %s --init_from %s/%s --batch_offsets %s/starts.npy "
             "--max_iters %d --learning_rate 1e-3 --warmup_iters 5 --weight_decay %g --grad_clip 1 --grads_out %s "
-            "--log_csv %s -o %s", plan, device, text_file(), dir, j->init, dir, steps, j->weight_decay, grads, csv, to);
+            "--log_csv %s -o %s", plan, device, threads_of(device), text_file(), dir, j->init, dir, steps, j->weight_decay, grads, csv, to);
         check_curve(j, csv, steps);
         char a[400], b[400];
         snprintf(b, sizeof b, "%s/grad_step0_clipped.safetensors", dir);
@@ -193,8 +196,8 @@ static void micro_batches(const Job *j, const char *device, const char *more)
         for (int i = 0; i < MICRO * B; i++)
                 at[i] = (int64_t)i * 31337 % (data_is_own() ? 98000 : 1000000);
         const char *plan = plan_of(j, device, 3);
-        snprintf(line, sizeof line, "train %s --device %s -t 1 -q --data %s %s --grad_clip 0 -o %s", plan, device,
-                 text_file(), more, in_scratch("accum"));
+        snprintf(line, sizeof line, "train %s --device %s %s -q --data %s %s --grad_clip 0 -o %s", plan, device,
+                 threads_of(device), text_file(), more, in_scratch("accum"));
         write_offsets(in_scratch("all.npy"), 1, MICRO, B, at);
         tgc(0, "%s --batch_offsets %s --grads_out %s --log_csv %s", line, in_scratch("all.npy"),
             in_scratch("all.safetensors"), in_scratch("all.csv"));

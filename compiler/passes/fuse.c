@@ -104,9 +104,10 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
         if (!f->why)
                 return;
         const Node *o = NODE(f->g, other);
+        char file[LOC_NAME];
         size_t at = f->why->n;
         text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text,
-                 n->loc.file ? n->loc.file : "?", n->loc.line, o->name, op_info[o->op].text, reason);
+                 n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line, o->name, op_info[o->op].text, reason);
         if (!is_new(f, f->tmp, at))             /* the same in another program */
                 f->why->n = at, f->why->s[at] = 0;
 }

@@ -100,7 +100,8 @@ static const float *in_stack(const Checkpoint *ck, const char *name, size_t n)
         return x;
 }
 
-/* Relative norms of every tensor, and of all together. */
+/* Relative norms of every tensor, and of all together.  All together have a norm of about 1: a tensor a millionth of that
+ * (the keys of a first step, whose scores are all alike) is what larger numbers leave, and rounds as they do. */
 static void check_tensors(const char *ours, const char *theirs, bool stacked, double each, double all)
 {
         Checkpoint *a = weights_of(ours), *b = weights_of(theirs);
@@ -117,7 +118,7 @@ static void check_tensors(const char *ours, const char *theirs, bool stacked, do
                         CHECK_MSG(m == n, "%s: %zu values, not %zu", name, n, m);
                 }
                 Gap g = gap(x, y, n);
-                CHECK_MSG(gap_of(g) <= each, "%s: %s is off by %.3g of its norm %.3g", ours, name, gap_of(g),
+                CHECK_MSG(gap_of(g) <= each || sqrt(g.diff) <= 1e-10, "%s: %s is off by %.3g of its norm %.3g", ours, name, gap_of(g),
                           sqrt(g.size));
                 sum.diff += g.diff;
                 sum.size += g.size;

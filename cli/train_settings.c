@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+#include "../runtime/c_locale.h"
 #include "../runtime/checkpoint.h"
 #include "train.h"
 
@@ -45,8 +46,8 @@ static void value_text(const OptionValue *v, OptionId o, char buf[64])
                 snprintf(buf, 64, "%.60s", v->s ? v->s : "");
         else if (option_info[o].kind == OPT_NUM)
                 for (int digits = 15; digits <= 17; digits++) {         /* the shortest that reads back */
-                        snprintf(buf, 64, "%.*g", digits, v->d);
-                        if (strtod(buf, NULL) == v->d)
+                        c_format(buf, 64, "%.*g", digits, v->d);
+                        if (c_strtod(buf, NULL) == v->d)
                                 break;
                 }
         else

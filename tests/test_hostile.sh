@@ -152,7 +152,7 @@ json_graphs() {
         compile 3 'j.json: not UTF-8' j.json
         for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' '{"name":5}|version 1'; do
                 echo "${text%|*}" > j.json
-                compile 3 "j.json: .*${text#*|}" j.json
+                compile 3 "j.json:.*${text#*|}" j.json
         done
         sed '0,/\[65,/s/\[65,/[1e30,/' graph.json > j.json
         compile 3 'j.json:[0-9]+: .*1e30' j.json

@@ -208,6 +208,7 @@ typedef struct Emit {
         TensorMap *map;
         int     n_map, cap_map;
         int     most_b, most_t;         /* largest sizes of the program */
+        int    *buffer_of;              /* program.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
         struct Columns *columns;        /* gen_row.c's: which sums of columns are beside which product */
 } Emit;

@@ -124,14 +124,21 @@ static bool in_act(Emit *e, const Slot *s)
         return op != OP_PARAM && op != OP_CONST && op != OP_STATE;
 }
 
-static Buffer *buffer_for(Buffer *b, int *n, const Slot *s)
+/* Which buffer a node or work has, counted from 1. */
+static int *buffer_of(Emit *e, const Slot *s)
 {
-        for (int i = 0; i < *n; i++)
-                if (b[i].slot.kind == s->kind && b[i].slot.id == s->id)
-                        return &b[i];
-        b[*n] = (Buffer){ .slot = *s, .first = 1 << 30, .last = -1 };
-        b[*n].slot.off = 0;
-        return &b[(*n)++];
+        return s->kind == SLOT_WORK ? &e->buffer_of[e->g->n_nodes + s->id] : &e->buffer_of[s->id];
+}
+
+static Buffer *buffer_for(Emit *e, Buffer *b, int *n, const Slot *s)
+{
+        int *at = buffer_of(e, s);
+        if (!*at) {
+                *at = *n + 1;
+                b[*n] = (Buffer){ .slot = *s, .first = 1 << 30, .last = -1 };
+                b[(*n)++].slot.off = 0;
+        }
+        return &b[*at - 1];
 }
 
 static int by_size(const void *x, const void *y)
@@ -150,6 +157,7 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
         Graph *g = e->g;
         int most = g->n_nodes + e->n_work + 8, n = 0;
         Buffer *b = arena_alloc(a, (size_t)most * sizeof *b), **order;
+        e->buffer_of = arena_alloc(a, ((size_t)g->n_nodes + (size_t)e->n_work + 1) * sizeof *e->buffer_of);
         int64_t total = 0;
         for (int l = 0; l < e->n_launch; l++)
                 for (int i = 0; i < e->launch[l].n_args; i++) {
@@ -158,13 +166,13 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                                 s.id = storage(e, s.id);
                         if (!in_act(e, &s))
                                 continue;
-                        Buffer *x = buffer_for(b, &n, &s);
+                        Buffer *x = buffer_for(e, b, &n, &s);
                         x->first = l < x->first ? l : x->first;
                         x->last = l > x->last ? l : x->last;
                 }
         for (Ref r = 1; r < g->n_nodes; r++)            /* the host writes inputs before and reads outputs after */
                 if (NODE(g, r)->op == OP_INPUT) {
-                        Buffer *x = buffer_for(b, &n, &(Slot){ .kind = SLOT_NODE, .id = r });
+                        Buffer *x = buffer_for(e, b, &n, &(Slot){ .kind = SLOT_NODE, .id = r });
                         x->first = -1;
                         x->last = e->n_launch;
                 }
@@ -175,7 +183,7 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 Slot s = { .kind = SLOT_NODE, .id = storage(e, r) };
                 if (NODE(g, r)->op == OP_APPEND || !in_act(e, &s))
                         continue;
-                Buffer *x = buffer_for(b, &n, &s);
+                Buffer *x = buffer_for(e, b, &n, &s);
                 x->first = x->first < 0 ? -1 : x->first > e->n_launch ? 0 : x->first;
                 x->last = e->n_launch;
         }
@@ -186,23 +194,27 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 order[i] = &b[i];
         }
         qsort(order, (size_t)n, sizeof *order, by_size);
+        /* placed: those that have an offset, lowest first */
+        Buffer **placed = arena_alloc(a, (size_t)(n + 1) * sizeof *placed);
         for (int i = 0; i < n; i++) {
                 Buffer *x = order[i];
                 int64_t at = 0;
-                for (bool moved = true; moved; ) {
-                        moved = false;
-                        for (int j = 0; j < i; j++) {
-                                const Buffer *y = order[j];
-                                if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes &&
-                                    y->offset < at + x->bytes) {
-                                        at = y->offset + y->bytes;
-                                        moved = true;
-                                }
-                        }
+                for (int j = 0; j < i && placed[j]->offset < at + x->bytes; j++) {
+                        const Buffer *y = placed[j];
+                        if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes)
+                                at = y->offset + y->bytes;
                 }
                 x->offset = at;
                 if (at + x->bytes > total)
                         total = at + x->bytes;
+                int low = 0, high = i;
+                while (low < high)
+                        if (placed[(low + high) / 2]->offset <= at)
+                                low = (low + high) / 2 + 1;
+                        else
+                                high = (low + high) / 2;
+                memmove(placed + low + 1, placed + low, (size_t)(i - low) * sizeof *placed);
+                placed[low] = x;
         }
         *out = b;
         *count = n;
@@ -355,12 +367,10 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                 }
                 s.id = storage(e, s.id);
         }
-        for (int i = 0; i < n; i++)
-                if (b[i].slot.kind == s.kind && b[i].slot.id == s.id) {
-                        text_add(out, " act+%lld", (long long)(b[i].offset + s.off));
-                        return;
-                }
-        error_internal((Loc){ 0 }, "a buffer was not planned");
+        const int at = *buffer_of(e, &s);
+        if (!at || at > n)
+                error_internal((Loc){ 0 }, "a buffer was not planned");
+        text_add(out, " act+%lld", (long long)(b[at - 1].offset + s.off));
 }
 
 static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *name, Ref r, Text *out)

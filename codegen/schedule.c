@@ -30,16 +30,18 @@
 enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250, MOST_WORDS = 512, MAP_WORDS = 16 + 15 };
 
 /* us: the longest of its members'; of short products, what the launch takes. */
-typedef struct Team { int level, *member, n, blocks, room, threads, args, words; double us; } Team;
+typedef struct Team { int level, *member, n, cap, blocks, room, threads, args, words, next; double us; } Team;
 
 typedef struct Steps {
         Emit *e;
         Arena *a;
         int   n;
         int  *early, *late, *level;     /* of each launch: first and last level it can have; the one it got, or -1 */
-        bool *waits;                    /* [i * n + j]: launch i waits for j */
+        int **waits, *n_waits, *cap_waits, *mark;       /* launch i waits for waits[i][0] ... */
         Team *team;
-        int   n_teams;
+        int   n_teams, *first, *end;    /* teams of a level, a list by `next`, in the order they were made */
+        bool *joins;                    /* may_join */
+        int  *room, *words;             /* room_of, words_of */
 } Steps;
 
 /* ---- who waits for whom --------------------------------------------------- */
@@ -73,34 +75,104 @@ static bool apart(const Slot *a, const Use *x, const Slot *b, const Use *y)
         return parts && (x->hi <= y->lo || y->hi <= x->lo);
 }
 
-static bool must_wait(const Emit *e, const Launch *a, const Launch *b)
+/* ---- who touched a storage before: its writers, and those that only read it ---- */
+
+typedef struct Touch { int launch, arg; struct Touch *next; } Touch;
+typedef struct Touched { Touch *of[2]; } Touched;       /* [1]: writers; the last first */
+typedef struct Storages { Touched *node, *work, *grad; struct Named { const char *name; Touched t; } named[96]; int n_named; } Storages;
+
+static Touched *named(Storages *x, const char *name)
 {
-        for (int i = 0; i < a->n_args; i++)
-                for (int j = 0; j < b->n_args; j++)
-                        if ((a->use[i].written || b->use[j].written) && same_storage(e, &a->arg[i], &b->arg[j]) &&
-                            !apart(&a->arg[i], &a->use[i], &b->arg[j], &b->use[j]))
-                                return true;
-        return false;
+        for (int i = 0; i < x->n_named; i++)
+                if (!strcmp(x->named[i].name, name))
+                        return &x->named[i].t;
+        if (x->n_named == (int)(sizeof x->named / sizeof *x->named))
+                error_internal((Loc){ 0 }, "more than %d arenas", x->n_named);
+        x->named[x->n_named].name = name;
+        return &x->named[x->n_named++].t;
+}
+
+/* NULL: constants, and what the host wrote. */
+static Touched *touched(const Emit *e, Storages *x, const Slot *a)
+{
+        switch (a->kind) {
+        case SLOT_NODE: return &x->node[storage(e, a->id)];
+        case SLOT_GRAD: return &x->grad[a->id];
+        case SLOT_ARENA: return named(x, a->arena);
+        case SLOT_WORK: return e->work[a->id].keep ? named(x, arena_fmt(e->tmp, "keep %s", e->work[a->id].keep)) : &x->work[a->id];
+        default: return NULL;
+        }
+}
+
+static void wait_for(Steps *s, int i, const Touch *list, const Launch *l, int arg)
+{
+        for (const Touch *t = list; t; t = t->next) {
+                const Launch *m = &s->e->launch[t->launch];
+                if (s->mark[t->launch] == i || t->launch == i ||
+                    apart(&l->arg[arg], &l->use[arg], &m->arg[t->arg], &m->use[t->arg]))
+                        continue;
+                s->mark[t->launch] = i;
+                s->waits[i] = arena_grow(s->a, s->waits[i], s->n_waits[i], &s->cap_waits[i], sizeof **s->waits);
+                s->waits[i][s->n_waits[i]++] = t->launch;
+        }
+}
+
+static void find_waits(Steps *s)
+{
+        const Emit *e = s->e;
+        Storages x = { .n_named = 0 };
+        const size_t nodes = (size_t)e->g->n_nodes;
+        x.node = arena_alloc(s->a, nodes * sizeof *x.node);
+        x.grad = arena_alloc(s->a, nodes * sizeof *x.grad);
+        x.work = arena_alloc(s->a, ((size_t)e->n_work + 1) * sizeof *x.work);
+        for (int i = 0; i < s->n; i++)
+                s->mark[i] = -1;
+        for (int i = 0; i < s->n; i++) {
+                const Launch *l = &e->launch[i];
+                for (int k = 0; k < l->n_args; k++) {
+                        const Touched *t = touched(e, &x, &l->arg[k]);
+                        if (!t)
+                                continue;
+                        wait_for(s, i, t->of[1], l, k);
+                        if (l->use[k].written)
+                                wait_for(s, i, t->of[0], l, k);
+                }
+                for (int k = 0; k < l->n_args; k++) {
+                        Touched *t = touched(e, &x, &l->arg[k]);
+                        if (!t)
+                                continue;
+                        Touch *one = arena_alloc(s->a, sizeof *one);
+                        Touch **list = &t->of[l->use[k].written];
+                        *one = (Touch){ i, k, *list };
+                        *list = one;
+                }
+        }
 }
 
 static void find_levels(Steps *s)
 {
         int last = 0;
-        for (int i = 0; i < s->n; i++)
-                for (int j = 0; j < i; j++) {
-                        s->waits[i * s->n + j] = must_wait(s->e, &s->e->launch[i], &s->e->launch[j]);
-                        if (s->waits[i * s->n + j] && s->early[j] >= s->early[i])
-                                s->early[i] = s->early[j] + 1;
-                        if (s->early[i] > last)
-                                last = s->early[i];
-                }
-        for (int i = s->n - 1; i >= 0; i--) {
+        find_waits(s);
+        for (int i = 0; i < s->n; i++) {
+                for (int k = 0; k < s->n_waits[i]; k++)
+                        if (s->early[s->waits[i][k]] >= s->early[i])
+                                s->early[i] = s->early[s->waits[i][k]] + 1;
+                if (s->early[i] > last)
+                        last = s->early[i];
+        }
+        for (int i = 0; i < s->n; i++) {
                 s->late[i] = last;
                 s->level[i] = -1;
-                for (int k = i + 1; k < s->n; k++)
-                        if (s->waits[k * s->n + i] && s->late[k] <= s->late[i])
-                                s->late[i] = s->late[k] - 1;
         }
+        for (int i = s->n - 1; i >= 0; i--)
+                for (int k = 0; k < s->n_waits[i]; k++) {
+                        const int j = s->waits[i][k];
+                        s->late[j] = s->late[i] - 1 < s->late[j] ? s->late[i] - 1 : s->late[j];
+                }
+        s->first = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->first);
+        s->end = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->end);
+        for (int v = 0; v <= last + 1; v++)
+                s->first[v] = s->end[v] = -1;
 }
 
 /* ---- teams ---------------------------------------------------------------- */
@@ -167,15 +239,16 @@ static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
         bool light = is_light(l->piece[0]);
+        if (!args_fit(t->args + l->n_args, t->words + s->words[i]))
+                return false;
         int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
-                if (!may_join(s->e, m) || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
+                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
                         return false;
                 light &= is_light(m->piece[0]);
         }
-        return args_fit(t->args + l->n_args, t->words + words_of(l)) &&
-               t->room + room_of(l) <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
+        return t->room + s->room[i] <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
 }
 
 /* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
@@ -186,25 +259,28 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         bool brief = l->piece[0]->brief;
         double us = brief ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = brief ? us : 0;
         Team *t = NULL;
-        for (int v = lo; v <= hi && may_join(s->e, l) && !(t && least <= 0); v++)
-                for (int k = 0; k < s->n_teams; k++) {
+        for (int v = lo; v <= hi && s->joins[i] && !(t && least <= 0); v++)
+                for (int k = s->first[v]; k >= 0; k = s->team[k].next) {
                         Team *x = &s->team[k];
-                        if (x->level != v || !has_room(s, x, i))
+                        if (!has_room(s, x, i))
                                 continue;
                         double all = brief ? team_us(s, x, i, tile) : us;
                         if (brief ? all > 0 && all - x->us < least : !t || us - x->us < least)
                                 t = x, least = all - x->us;
                 }
         if (!t) {
+                *(s->first[own] < 0 ? &s->first[own] : &s->team[s->end[own]].next) = s->n_teams;
+                s->end[own] = s->n_teams;
                 t = &s->team[s->n_teams++];
-                *t = (Team){ .level = own, .member = arena_alloc(s->a, (size_t)s->n * sizeof *t->member) };
+                *t = (Team){ .level = own, .next = -1 };
         }
+        t->member = arena_grow(s->a, t->member, t->n, &t->cap, sizeof *t->member);
         t->member[t->n++] = i;
         t->blocks += (int)grid_count(l->grid);
-        t->room += room_of(l);
+        t->room += s->room[i];
         t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
-        t->words += words_of(l);
+        t->words += s->words[i];
         t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
         s->level[i] = t->level;
 }
@@ -215,13 +291,13 @@ static void place_later(Steps *s, int i)
         int first = 0;
         if (s->level[i] >= 0)
                 return;
-        for (int j = 0; j < i; j++)
-                if (s->waits[i * s->n + j]) {
-                        if (s->level[j] < 0)
-                                return;
-                        first = s->level[j] + 1 > first ? s->level[j] + 1 : first;
-                }
-        place(s, i, first, s->late[i], may_join(s->e, &s->e->launch[i]) ? s->late[i] : first);
+        for (int k = 0; k < s->n_waits[i]; k++) {
+                const int j = s->waits[i][k];
+                if (s->level[j] < 0)
+                        return;
+                first = s->level[j] + 1 > first ? s->level[j] + 1 : first;
+        }
+        place(s, i, first, s->late[i], s->joins[i] ? s->late[i] : first);
 }
 
 /* Of short products those that come last have the fewest places to choose from. */
@@ -353,7 +429,18 @@ void schedule_launches(Emit *e, Arena *a)
         s.early = arena_alloc(a, n * sizeof *s.early);
         s.late = arena_alloc(a, n * sizeof *s.late);
         s.level = arena_alloc(a, n * sizeof *s.level);
-        s.waits = arena_alloc(a, n * n * sizeof *s.waits);
+        s.waits = arena_alloc(a, n * sizeof *s.waits);
+        s.n_waits = arena_alloc(a, n * sizeof *s.n_waits);
+        s.cap_waits = arena_alloc(a, n * sizeof *s.cap_waits);
+        s.mark = arena_alloc(a, n * sizeof *s.mark);
+        s.joins = arena_alloc(a, n);
+        s.room = arena_alloc(a, n * sizeof *s.room);
+        s.words = arena_alloc(a, n * sizeof *s.words);
+        for (int i = 0; i < s.n; i++) {
+                s.joins[i] = may_join(e, &e->launch[i]);
+                s.room[i] = room_of(&e->launch[i]);
+                s.words[i] = words_of(&e->launch[i]);
+        }
         s.team = arena_alloc(a, n * sizeof *s.team);
         find_levels(&s);
         make_teams(&s);
@@ -361,9 +448,8 @@ void schedule_launches(Emit *e, Arena *a)
         for (int i = 0; i < s.n_teams; i++)
                 last = s.team[i].level > last ? s.team[i].level : last;
         for (int v = 0; v <= last; v++)
-                for (int i = 0; i < s.n_teams; i++)
-                        if (s.team[i].level == v)
-                                to[k++] = merged(&s, &s.team[i]);
+                for (int i = s.first[v]; i >= 0; i = s.team[i].next)
+                        to[k++] = merged(&s, &s.team[i]);
         k = join_in_turn(&s, to, k);
         memcpy(e->launch, to, (size_t)k * sizeof *to);
         e->n_launch = k;

@@ -474,6 +474,7 @@ void gen_group(Emit *e, const Group *gr);       /* the switch over all of them *
 
 /* A product dW = dy^T x can sum dy's columns by the way on sm_90a (gen_row.c).  gen_column leaves the group to
  * gen_matmul, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
+void columns_find(Emit *e);                     /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */
 int  column_work(Emit *e, const Group *gr, int64_t parts90);
 void column_sums(Emit *e, const Group *gr, int work, int64_t parts90);

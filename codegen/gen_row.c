@@ -395,6 +395,11 @@ void gen_row(Emit *e, const Group *gr)
 
 enum { COLUMN_TILES = 400 };
 
+/* Found once for a program for GPUs: by node, how many accums a parameter has, the products that read a value's storage as
+ * op(A), and the first sum of columns that goes beside a product. */
+typedef struct Reads { Ref product; struct Reads *next; } Reads;
+struct Columns { int *accums; Reads **products; const Group **beside; };
+
 /* What is summed: rows are the summed axes, columns the rest. */
 static Functor column_head(Emit *e, const Group *gr)
 {
@@ -422,12 +427,7 @@ static bool column_waits(Emit *e, const Group *gr)
 {
         const Functor *t = &gr->tail[0];
         const Node *to = t->n_nodes == 1 ? NODE(e->g, t->node[0]) : NULL;
-        if (!to || to->op != OP_ACCUM || e->stored[gr->anchor])
-                return false;
-        for (Ref r = 1; r < e->g->n_nodes; r++)
-                if (NODE(e->g, r)->op == OP_ACCUM && NODE(e->g, r) != to && NODE(e->g, r)->in[0] == to->in[0])
-                        return false;
-        return true;
+        return to && to->op == OP_ACCUM && !e->stored[gr->anchor] && e->columns->accums[to->in[0]] == 1;
 }
 
 /* Does the product read the matrix, as op(A), whose columns are summed? */
@@ -445,22 +445,47 @@ static bool reads_columns(Emit *e, Ref product, const Group *gr)
                dim_eq(f.rows, type_rows(at)) && column_chunks(e, &f) > 1 && column_waits(e, gr);
 }
 
+/* The first product, in the order of kernels, that reads what a sum sums. */
 static Ref product_of(Emit *e, const Group *gr)
 {
-        for (int i = 0; is_cuda(e) && i < e->n_groups; i++)
-                if (e->groups[i].anchor && reads_columns(e, e->groups[i].anchor, gr))
-                        return e->groups[i].anchor;
+        Slot x;
+        int64_t ld;
+        if (!e->columns || gr->head[0].n_nodes || !slot_of(e, column_head(e, gr).root, &x, &ld))
+                return 0;
+        for (const Reads *r = e->columns->products[x.id]; r; r = r->next)
+                if (reads_columns(e, r->product, gr))
+                        return r->product;
         return 0;
 }
 
-const Group *column_beside(Emit *e, Ref product)
+void columns_find(Emit *e)
 {
-        for (int i = 0; is_cuda(e) && i < e->n_groups; i++)
-                if (e->groups[i].anchor && NODE(e->g, e->groups[i].anchor)->op == OP_COLSUM &&
-                    reads_columns(e, product, &e->groups[i]) && product_of(e, &e->groups[i]) == product)
-                        return &e->groups[i];
-        return NULL;
+        const size_t n = (size_t)e->g->n_nodes;
+        Arena *a = e->m->arena;
+        struct Columns *c = e->columns = arena_alloc(a, sizeof *c);
+        c->accums = arena_alloc(a, n * sizeof *c->accums);
+        c->products = arena_alloc(a, n * sizeof *c->products);
+        c->beside = arena_alloc(a, n * sizeof *c->beside);
+        for (Ref r = 1; r < e->g->n_nodes; r++)
+                if (NODE(e->g, r)->op == OP_ACCUM)
+                        c->accums[NODE(e->g, r)->in[0]]++;
+        for (int i = e->n_groups - 1; i >= 0; i--) {
+                const Ref p = e->groups[i].anchor;
+                Slot s;
+                int64_t ld;
+                if (!p || NODE(e->g, p)->op != OP_MATMUL || !NODE(e->g, p)->a.mm.ta || !slot_of(e, NODE(e->g, p)->in[0], &s, &ld))
+                        continue;
+                Reads *r = arena_alloc(a, sizeof *r);
+                *r = (Reads){ p, c->products[s.id] };
+                c->products[s.id] = r;
+        }
+        for (int i = e->n_groups - 1; i >= 0; i--)
+                if (e->groups[i].anchor && NODE(e->g, e->groups[i].anchor)->op == OP_COLSUM)
+                        c->beside[product_of(e, &e->groups[i])] = &e->groups[i];
+        c->beside[0] = NULL;
 }
+
+const Group *column_beside(Emit *e, Ref product) { return e->columns ? e->columns->beside[product] : NULL; }
 
 int column_work(Emit *e, const Group *gr, int64_t parts)
 {

@@ -298,11 +298,38 @@ static int64_t const_offset(Emit *e, Shared *sh, Ref r)
         return at;
 }
 
+static unsigned hash(const char *s)
+{
+        unsigned h = 2166136261u;
+        for (; *s; s++)
+                h = (h ^ (unsigned char)*s) * 16777619u;
+        return h;
+}
+
+const ParamPlace *param_place(Shared *sh, const char *name)
+{
+        unsigned cap = 16, h;
+        while (cap < (unsigned)sh->n_params * 2)
+                cap *= 2;
+        if (!sh->by_name) {
+                sh->by_name = arena_alloc(sh->arena, cap * sizeof *sh->by_name);
+                for (int i = 0; i < sh->n_params; i++) {
+                        for (h = hash(sh->param[i].name) & (cap - 1); sh->by_name[h]; h = (h + 1) & (cap - 1))
+                                ;
+                        sh->by_name[h] = i + 1;
+                }
+        }
+        for (h = hash(name) & (cap - 1); sh->by_name[h]; h = (h + 1) & (cap - 1))
+                if (!strcmp(sh->param[sh->by_name[h] - 1].name, name))
+                        return &sh->param[sh->by_name[h] - 1];
+        return NULL;
+}
+
 static int64_t param_offset(Emit *e, Shared *sh, Ref r)
 {
-        for (int i = 0; i < sh->n_params; i++)
-                if (!strcmp(sh->param[i].name, NODE(e->g, r)->name))
-                        return sh->param[i].offset;
+        const ParamPlace *p = param_place(sh, NODE(e->g, r)->name);
+        if (p)
+                return p->offset;
         error_internal(NODE(e->g, r)->loc, "parameter %%%s has no place", NODE(e->g, r)->name);
 }
 
@@ -467,6 +494,8 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         e.done90 = arena_alloc(a, (size_t)g->n_nodes);
         e.n_groups = group_list(g, a, &e.groups);
         find_stored(&e);
+        if (m->target == TARGET_CUDA)
+                columns_find(&e);
         for (int i = 0; i < e.n_groups; i++) {
                 gen_group(&e, &e.groups[i]);
                 arena_clear(e.tmp);

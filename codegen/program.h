@@ -11,7 +11,7 @@ typedef struct ParamPlace { const char *name; int64_t offset, count; } ParamPlac
 typedef struct Shared {
         Arena      *arena;
         const ParamPlace *param;
-        int         n_params;
+        int         n_params, *by_name;                 /* by_name: see param_place */
         int64_t     n_train, n_decay, n_all;
         int64_t     n_low;                              /* of them, the first: gradients in bf16 */
         int64_t     batch;
@@ -26,6 +26,7 @@ typedef struct Shared {
         int         n_map, cap_map;
 } Shared;
 
+const ParamPlace *param_place(Shared *sh, const char *name);    /* after the last one is there; NULL: none */
 /* g is fused.  B, T: most sequences and tokens.  memory gets the plan as a table, products the launches of products
  * (products_run); both may be NULL. */
 void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *products, Text *memory);

@@ -276,19 +276,10 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
 
 /* ---- parameters ---------------------------------------------------------- */
 
-/* Does the step store its gradient in 16 bits?  (precision.c) */
-static bool has_low(const Graph *step, const char *param)
+/* low: the step stores its gradient in 16 bits (precision.c). */
+static int rank_of(const Node *n, bool low)
 {
-        for (Ref r = 1; step && r < step->n_nodes; r++)
-                if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32 &&
-                    !strcmp(NODE(step, NODE(step, r)->in[0])->name, param))
-                        return true;
-        return false;
-}
-
-static int rank_of(const Node *n, const Graph *step)
-{
-        return !n->a.param.trainable ? 3 : !n->a.param.decay ? 2 : has_low(step, n->name) ? 0 : 1;
+        return !n->a.param.trainable ? 3 : !n->a.param.decay ? 2 : low ? 0 : 1;
 }
 
 /* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then trainable, then frozen; in
@@ -300,11 +291,15 @@ static void lay_out(const Graph *g, const Graph *step, Shared *sh)
                 n += g->node[r].op == OP_PARAM;
         ParamPlace *p = arena_alloc(sh->arena, (size_t)(n + 1) * sizeof *p);
         int64_t at = 0;
+        bool *low = arena_alloc(sh->arena, (size_t)g->n_nodes);
+        for (Ref r = 1; step && r < step->n_nodes; r++)
+                if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32)
+                        low[graph_find(g, NODE(step, NODE(step, r)->in[0])->name)] = true;
         sh->param = p;
         for (int k = 0; k < 4; k++) {
                 for (Ref r = 1; r < g->n_nodes; r++) {
                         const Node *x = &g->node[r];
-                        if (x->op != OP_PARAM || rank_of(x, step) != k)
+                        if (x->op != OP_PARAM || rank_of(x, low[r]) != k)
                                 continue;
                         p[sh->n_params++] = (ParamPlace){ x->name, at, type_elems(&x->type).n };
                         at += (type_elems(&x->type).n + 127) / 128 * 128;
@@ -333,7 +328,7 @@ static void init_text(const Node *n, Text *t)
         }
 }
 
-static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, int ctx, int chunk, Text *t)
+static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ctx, int chunk, Text *t)
 {
         const Graph *g = m->graph;
         text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n", m->name,
@@ -353,10 +348,8 @@ static void manifest(const Model *m, const CompileOptions *o, const Shared *sh, 
                 const Node *n = &g->node[r];
                 if (n->op != OP_PARAM)
                         continue;
-                int64_t at = 0;
-                for (int i = 0; i < sh->n_params; i++)
-                        if (!strcmp(sh->param[i].name, n->name))
-                                at = sh->param[i].offset;
+                const ParamPlace *p = param_place(sh, n->name);
+                const int64_t at = p ? p->offset : 0;
                 text_add(t, "param %s ", n->name);
                 for (int i = 0; i < n->type.rank; i++)
                         text_add(t, "%s%lld", i ? "x" : "", (long long)n->type.dim[i].n);

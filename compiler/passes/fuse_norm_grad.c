@@ -37,7 +37,12 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
 {
         int n = g->n_nodes;
         Ctx c = { refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n) };
+        Ref *sum = refs(tmp, n);
+        int n_sums = 0;
         graph_count_uses(g);
+        for (Ref r = 1; r < n; r++)
+                if (NODE(g, r)->op == OP_COLSUM)
+                        sum[n_sums++] = r;
         for (Ref r = 1; r < n; r++) {
                 const Node *d = NODE(g, r), *m;
                 if (d->op != OP_RMSNORM_GRAD && d->op != OP_LAYERNORM_GRAD)
@@ -48,9 +53,10 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                         continue;
                 Ref dy = m->in[0], gain = m->in[1], dgain = 0, dbias = 0, first;
                 Op fwd = d->op == OP_RMSNORM_GRAD ? OP_RMSNORM : OP_LAYERNORM;
-                for (Ref s = 1; s < n; s++) {
+                for (int i = 0; i < n_sums; i++) {
+                        const Ref s = sum[i];
                         const Node *q = NODE(g, s), *p;
-                        if (q->op != OP_COLSUM || q->type.rank != 1 || c.role[s])
+                        if ( q->type.rank != 1 || c.role[s])
                                 continue;
                         if (q->in[0] == dy) {
                                 dbias = s;

@@ -50,6 +50,10 @@ static bool is_narrow(Graph *g, Ref r)
  * would lose the small ones. */
 static void mark_narrow(const Graph *g, bool *narrow)
 {
+        int *accums = mem_new((size_t)g->n_nodes * sizeof *accums);     /* of a parameter */
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->op == OP_ACCUM)
+                        accums[NODE(g, r)->in[0]]++;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r), *p;
                 if (n->op != OP_ACCUM)
@@ -58,10 +62,10 @@ static void mark_narrow(const Graph *g, bool *narrow)
                 while (op_info[NODE(g, d)->op].cls == CLASS_VIEW && NODE(g, d)->op != OP_ITEM)
                         d = NODE(g, d)->in[0];
                 p = NODE(g, n->in[0]);
-                narrow[r] = p->a.param.decay && (NODE(g, d)->op == OP_MATMUL || NODE(g, d)->op == OP_EXPERT_GRAD);
-                for (Ref q = 1; q < g->n_nodes; q++)
-                        narrow[r] &= q == r || NODE(g, q)->op != OP_ACCUM || NODE(g, q)->in[0] != n->in[0];
+                narrow[r] = p->a.param.decay && accums[n->in[0]] == 1 &&
+                            (NODE(g, d)->op == OP_MATMUL || NODE(g, d)->op == OP_EXPERT_GRAD);
         }
+        free(accums);
 }
 
 typedef struct Ctx { DType dt; bool *grad, *wide, *narrow; } Ctx;

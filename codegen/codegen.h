@@ -210,6 +210,8 @@ typedef struct Emit {
         int     most_b, most_t;         /* largest sizes of the program */
         int    *buffer_of;              /* program.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
+        struct Items *items;            /* gen_row.c's: results by number */
+        struct Norms *norms;            /* gen_norm_sm90.c's: norms by what makes their input */
         struct Columns *columns;        /* gen_row.c's: which sums of columns are beside which product */
 } Emit;
 
@@ -451,6 +453,7 @@ void att_operands(Build *b, const Group *attention);    /* gen_attention.c: \1_a
 
 /* The group of a norm that reads, as its rows of N, what the product's tail stores as `of`; or NULL.  The tail is then to
  * hand that back. */
+void norms_find(Emit *e);                       /* before the first kernel */
 const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
 /* b: the product, its K terms in tiles t, with its tail.  If the rows' tiles fit a cluster opens the branches and writes that for
  * sm_90a; the caller goes on with the other one and ends it with #endif.  C text: shape, template arguments T to ALIGN;

@@ -11,6 +11,10 @@
  * 1024x128x512 in float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
 enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SHORT_PS = 1000000 };
 
+/* Found once for a program: by number of a kernel, where it stands, and the norms that read what it makes, in order. */
+typedef struct Norm { const Group *norm; struct Norm *next; } Norm;
+struct Norms { int *place; Norm **of; };
+
 /* A norm of rows of N whose input lies as this product's tail stores it, as `of`. */
 static bool norms_tail(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
 {
@@ -56,23 +60,42 @@ static bool reads_early(const Emit *e, const Group *norm, const Group *product)
                 const Node *n = &g->node[norm->node[i]];
                 for (int j = norm->node[i] == norm->anchor ? 1 : 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
-                        bool early = !b || is_virtual(g, b) || op_info[g->node[b].op].cls == CLASS_LEAF ||
-                                     g->node[b].group == norm->id;
-                        for (const Group *x = e->groups; x < product && !early; x++)
-                                early = x->id == g->node[b].group;
-                        if (!early)
+                        const int id = g->node[b].group;
+                        bool early = !b || is_virtual(g, b) || op_info[g->node[b].op].cls == CLASS_LEAF || id == norm->id;
+                        if (!early && (!id || e->norms->place[id] >= product - e->groups))
                                 return false;
                 }
         }
         return true;
 }
 
+void norms_find(Emit *e)
+{
+        Arena *a = e->m->arena;
+        const Graph *g = e->g;
+        struct Norms *all = e->norms = arena_alloc(a, sizeof *all);
+        all->place = arena_alloc(a, ((size_t)g->n_nodes + 1) * sizeof *all->place);
+        all->of = arena_alloc(a, ((size_t)g->n_nodes + 1) * sizeof *all->of);
+        for (int i = e->n_groups - 1; i >= 0; i--) {
+                const Node *n = &g->node[e->groups[i].anchor];
+                all->place[e->groups[i].id] = i;
+                if (!e->groups[i].anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM))
+                        continue;
+                const int id = g->node[value_base(g, n->in[0])].group;
+                Norm *x = arena_alloc(a, sizeof *x);
+                *x = (Norm){ &e->groups[i], all->of[id] };
+                all->of[id] = x;
+        }
+}
+
 const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
 {
-        for (const Group *x = product + 1; x < e->groups + e->n_groups; x++)
-                if (norms_tail(e, x, product, N, of) && hands_back(e, product, *of) &&
+        for (const Norm *l = e->norms->of[product->id]; l; l = l->next) {
+                const Group *x = l->norm;
+                if (x > product && norms_tail(e, x, product, N, of) && hands_back(e, product, *of) &&
                     is_plain(e->g, &x->tail[0]) && reads_early(e, x, product))
                         return x;
+        }
         return NULL;
 }
 

@@ -315,10 +315,24 @@ static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char *
         return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
 }
 
+/* By node: the first of its results that is a node, and after such a one the next. */
+struct Items { Ref *first, *next; };
+
 Ref item_of(Emit *e, Ref r, int index)
 {
-        for (Ref i = r + 1; i < e->g->n_nodes; i++)
-                if (NODE(e->g, i)->op == OP_ITEM && NODE(e->g, i)->in[0] == r && NODE(e->g, i)->a.item.index == index)
+        if (!e->items) {
+                const size_t n = (size_t)e->g->n_nodes;
+                e->items = arena_alloc(e->m->arena, sizeof *e->items);
+                e->items->first = arena_alloc(e->m->arena, n * sizeof(Ref));
+                e->items->next = arena_alloc(e->m->arena, n * sizeof(Ref));
+                for (Ref i = e->g->n_nodes - 1; i > 0; i--)
+                        if (NODE(e->g, i)->op == OP_ITEM) {
+                                e->items->next[i] = e->items->first[NODE(e->g, i)->in[0]];
+                                e->items->first[NODE(e->g, i)->in[0]] = i;
+                        }
+        }
+        for (Ref i = e->items->first[r]; i; i = e->items->next[i])
+                if (NODE(e->g, i)->a.item.index == index)
                         return i;
         return 0;
 }

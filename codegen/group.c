@@ -133,9 +133,9 @@ static void push(Functor *f, Ref r, Arena *a, int cap)
         f->node[f->n_nodes++] = r;
 }
 
-static void fill(Graph *g, Group *gr, Arena *a)
+/* side: of each node, 1+k head k, -(1+o) tail o; in: false.  Both are for all groups, who leave them empty. */
+static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
 {
-        int *side = arena_alloc(a, (size_t)g->n_nodes * sizeof *side);  /* 1+k head k, -(1+o) tail o */
         Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
         if (an) {
                 Type out[MAX_OUT];
@@ -162,9 +162,9 @@ static void fill(Graph *g, Group *gr, Arena *a)
                         gr->head[3].n = 1;
                         gr->head[3].rows = type_elems(&gr->head[3].shape);
                 }
-                for (Ref r = gr->anchor; r < g->n_nodes; r++)
-                        if (NODE(g, r)->op == OP_ITEM && NODE(g, r)->in[0] == gr->anchor)
-                                gr->tail[NODE(g, r)->a.item.index].root = r;
+                for (int i = 0; i < gr->n_nodes; i++)
+                        if (NODE(g, gr->node[i])->op == OP_ITEM && NODE(g, gr->node[i])->in[0] == gr->anchor)
+                                gr->tail[NODE(g, gr->node[i])->a.item.index].root = gr->node[i];
         } else {
                 gr->n_out = 1;
                 const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
@@ -191,20 +191,22 @@ static void fill(Graph *g, Group *gr, Arena *a)
         }
         for (int k = 0; an && k < an->n_in; k++) {      /* heads: walk back from each input */
                 Ref b = value_base(g, an->in[k]);
-                bool *in = arena_alloc(a, (size_t)g->n_nodes);
                 if (NODE(g, b)->group != gr->id || b == gr->anchor || side[b] < 0 || b != an->in[k])
                         continue;
                 in[b] = true;
-                for (Ref r = b; r > 0; r--)
-                        if (in[r])
-                                for (int j = 0; j < NODE(g, r)->n_in; j++) {
-                                        Ref c = value_base(g, NODE(g, r)->in[j]);
-                                        if (NODE(g, c)->group == gr->id)
-                                                in[c] = true;
-                                }
-                for (int i = 0; i < gr->n_nodes; i++)
+                for (int i = gr->n_nodes - 1; i >= 0; i--) {
+                        const Node *n = NODE(g, gr->node[i]);
+                        for (int j = 0; in[gr->node[i]] && j < n->n_in; j++) {
+                                Ref c = value_base(g, n->in[j]);
+                                if (NODE(g, c)->group == gr->id)
+                                        in[c] = true;
+                        }
+                }
+                for (int i = 0; i < gr->n_nodes; i++) {
                         if (in[gr->node[i]] && gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM)
                                 push(&gr->head[k], gr->node[i], a, gr->n_nodes);
+                        in[gr->node[i]] = false;
+                }
         }
         for (int i = 0; i < gr->n_nodes; i++)
                 if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM && side[gr->node[i]] < 0)
@@ -222,6 +224,8 @@ static void fill(Graph *g, Group *gr, Arena *a)
                                 have = true;
                         }
         }
+        for (int i = 0; i < gr->n_nodes; i++)
+                side[gr->node[i]] = 0;
 }
 
 bool norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out)
@@ -371,6 +375,8 @@ int group_list(Graph *g, Arena *a, Group **out)
                 if (!is_member(g, r) && !is_virtual(g, r) && op_info[NODE(g, r)->op].cls != CLASS_VIEW)
                         all[id].anchor = r;
         }
+        int *side = arena_alloc(a, nodes * sizeof *side);
+        bool *in = arena_alloc(a, nodes);
         Lists l = { .g = g, .a = a };
         l.readers = arena_alloc(a, m * sizeof *l.readers);
         l.waits = arena_alloc(a, m * sizeof *l.waits), l.seen = arena_alloc(a, m * sizeof *l.seen);
@@ -384,7 +390,7 @@ int group_list(Graph *g, Arena *a, Group **out)
         while (now.n) {
                 const int id = heap_take(&now);
                 list[kept] = all[id];
-                fill(g, &list[kept++], a);
+                fill(g, &list[kept++], a, side, in);
                 for (const Edge *e = l.readers[id]; e; e = e->next)
                         if (!--l.waits[e->to])
                                 heap_add(e->to > id ? &now : &later, e->to);

@@ -495,7 +495,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         e.n_groups = group_list(g, a, &e.groups);
         find_stored(&e);
         if (m->target == TARGET_CUDA)
-                columns_find(&e);
+                columns_find(&e), norms_find(&e);
         for (int i = 0; i < e.n_groups; i++) {
                 gen_group(&e, &e.groups[i]);
                 arena_clear(e.tmp);

@@ -208,6 +208,7 @@ typedef struct Emit {
         TensorMap *map;
         int     n_map, cap_map;
         int     most_b, most_t;         /* largest sizes of the program */
+        int64_t weights;                /* bytes, once they are asked for */
         int    *buffer_of;              /* program.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
         struct Items *items;            /* gen_row.c's: results by number */

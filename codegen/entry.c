@@ -110,15 +110,16 @@ static void put_sizes(const Emit *e, Text *t)
 }
 
 /* One token of one sequence whose weights an H100's L2 holds, with room for the cache and values. */
-static bool weights_stay(const Emit *e)
+static bool weights_stay(Emit *e)
 {
-        int64_t bytes = 0;
-        for (Ref r = 1; r < e->g->n_nodes; r++) {
+        if (!is_early(e) || !one_token(e) || e->g->sizes.v[SYM_B] != 1)
+                return false;
+        for (Ref r = e->weights ? e->g->n_nodes : 1; r < e->g->n_nodes; r++) {
                 const Type *t = &e->g->node[r].type;
                 if (e->g->node[r].op == OP_PARAM)
-                        bytes += dim_value(type_elems(t), &e->g->sizes) * dt_size[t->dt];
+                        e->weights += dim_value(type_elems(t), &e->g->sizes) * dt_size[t->dt];
         }
-        return is_early(e) && one_token(e) && e->g->sizes.v[SYM_B] == 1 && bytes <= 40 << 20;
+        return e->weights <= 40 << 20;
 }
 
 /* Some piece of it waits for the launch before by itself: then each of the others' branches does. */
@@ -130,7 +131,7 @@ static bool one_waits(const Launch *l)
         return one;
 }
 
-static void put_includes(const Emit *e, const Launch *l, Text *t)
+static void put_includes(Emit *e, const Launch *l, Text *t)
 {
         bool cuda = is_cuda(e), fast = false, weights = false;
         for (int i = 0; i < l->n_pieces; i++) {

@@ -42,6 +42,8 @@ typedef struct Steps {
         int   n_teams, *first, *end;    /* teams of a level, a list by `next`, in the order they were made */
         bool *joins;                    /* may_join */
         int  *room, *words;             /* room_of, words_of */
+        int  *n_open[2];                /* of a level: teams that might take another; of short products [1]; */
+        uint64_t *open[2];              /* a bit for each level that has any */
 } Steps;
 
 /* ---- who waits for whom --------------------------------------------------- */
@@ -171,6 +173,10 @@ static void find_levels(Steps *s)
                 }
         s->first = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->first);
         s->end = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->end);
+        for (int k = 0; k < 2; k++) {
+                s->n_open[k] = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->n_open[k]);
+                s->open[k] = arena_alloc(s->a, ((size_t)last / 64 + 2) * sizeof *s->open[k]);
+        }
         for (int v = 0; v <= last + 1; v++)
                 s->first[v] = s->end[v] = -1;
 }
@@ -251,6 +257,27 @@ static bool has_room(const Steps *s, const Team *t, int i)
         return t->room + s->room[i] <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
 }
 
+/* Might it take another launch?  Of others than short products, if all that are in it may join. */
+static bool is_open(const Steps *s, const Team *t, bool brief)
+{
+        return brief ? t->n < MOST_SHORTS : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
+}
+
+static void count_open(Steps *s, int level, bool brief, int by)
+{
+        const int n = s->n_open[brief][level] += by;
+        const uint64_t bit = (uint64_t)1 << (level & 63);
+        s->open[brief][level / 64] = n ? s->open[brief][level / 64] | bit : s->open[brief][level / 64] & ~bit;
+}
+
+/* The first level from v to hi with such a team; else one behind hi. */
+static int next_open(const Steps *s, bool brief, int v, int hi)
+{
+        while (v <= hi && !(s->open[brief][v / 64] >> (v & 63) & 1))
+                v = s->open[brief][v / 64] >> (v & 63) ? v + 1 : (v | 63) + 1;
+        return v;
+}
+
 /* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
 static void place(Steps *s, int i, int lo, int hi, int own)
 {
@@ -259,7 +286,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         bool brief = l->piece[0]->brief;
         double us = brief ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = brief ? us : 0;
         Team *t = NULL;
-        for (int v = lo; v <= hi && s->joins[i] && !(t && least <= 0); v++)
+        for (int v = next_open(s, brief, lo, hi); v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, brief, v + 1, hi))
                 for (int k = s->first[v]; k >= 0; k = s->team[k].next) {
                         Team *x = &s->team[k];
                         if (!has_room(s, x, i))
@@ -268,7 +295,9 @@ static void place(Steps *s, int i, int lo, int hi, int own)
                         if (brief ? all > 0 && all - x->us < least : !t || us - x->us < least)
                                 t = x, least = all - x->us;
                 }
-        if (!t) {
+        if (t) {
+                count_open(s, t->level, brief, -is_open(s, t, brief));
+        } else {
                 *(s->first[own] < 0 ? &s->first[own] : &s->team[s->end[own]].next) = s->n_teams;
                 s->end[own] = s->n_teams;
                 t = &s->team[s->n_teams++];
@@ -283,6 +312,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->words += s->words[i];
         t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
         s->level[i] = t->level;
+        count_open(s, t->level, brief, is_open(s, t, brief));
 }
 
 /* A launch that is not where it must be, unless one that it waits for has no place yet. */

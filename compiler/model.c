@@ -61,14 +61,6 @@ void model_map_text(const Model *m, Text *t)
                 text_add(t, "map ignore %s\n", m->ignore[i]);
 }
 
-static bool mapped(const Model *m, const char *param)
-{
-        for (int i = 0; i < m->n_map; i++)
-                if (!strcmp(m->map[i].param, param))
-                        return true;
-        return false;
-}
-
 static Node *input(Graph *g, const char *name)
 {
         Ref r = graph_find(g, name);
@@ -105,11 +97,14 @@ void model_finish(Model *m, const char *file)
         Loc where = { file ? file : g->n_nodes > 1 ? NODE(g, 1)->loc.file : m->name, 0, 0 };
         Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss");
         char t[256];
+        bool *mapped = arena_alloc(m->arena, (size_t)g->n_nodes);
+        for (int i = 0; i < m->n_map; i++)
+                mapped[graph_find(g, m->map[i].param)] = true;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *n = NODE(g, r);
                 if (n->op == OP_INPUT)
                         check_input(n);
-                if (n->op != OP_PARAM || mapped(m, n->name))
+                if (n->op != OP_PARAM || mapped[r])
                         continue;
                 char d[64];
                 Text s = { 0 };

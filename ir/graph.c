@@ -256,6 +256,27 @@ void graph_count_uses(Graph *g)
                 g->node[g->out[i].ref].uses++;
 }
 
+Readers graph_readers(const Graph *g, const Ref *base, Arena *a)
+{
+        size_t edges = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                edges += (size_t)g->node[r].n_in;
+        int *start = arena_alloc(a, ((size_t)g->n_nodes + 2) * sizeof *start);
+        Ref *reader = arena_alloc(a, (edges + 1) * sizeof *reader);
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < g->node[r].n_in; i++)
+                        start[(base ? base[g->node[r].in[i]] : g->node[r].in[i]) + 1]++;
+        for (Ref r = 1; r <= g->n_nodes; r++)
+                start[r] += start[r - 1];
+        for (Ref r = 1; r < g->n_nodes; r++)
+                for (int i = 0; i < g->node[r].n_in; i++)
+                        reader[start[base ? base[g->node[r].in[i]] : g->node[r].in[i]]++] = r;
+        for (Ref r = g->n_nodes; r > 0; r--)
+                start[r] = start[r - 1];
+        start[0] = 0;
+        return (Readers){ start, reader };
+}
+
 Ref op1(Graph *g, Op op, Ref a)
 {
         return derived(g, op, NULL, &a, 1, NULL);

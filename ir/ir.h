@@ -221,6 +221,9 @@ int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types
 int    att_extra(const Node *n);        /* of an attention or its gradient: which input is the mask or the slopes; */
 int    att_documents(const Node *n);    /* ... where documents begin and end; 0: none */
 void   graph_count_uses(Graph *g);
+/* Who reads node r: reader[start[r]] .. reader[start[r + 1] - 1], ascending; one that reads it twice is there twice. */
+typedef struct Readers { int *start; Ref *reader; } Readers;
+Readers graph_readers(const Graph *g, const Ref *base, Arena *a);       /* base: NULL, or whom a reader of each node is counted for */
 const char *graph_name(Graph *g, const char *base);                     /* base.N, not yet taken */
 
 /* Shorthands for passes: location and name prefix come from the first input. */

@@ -401,11 +401,11 @@ static Ref equal_before(const KernelOrder *o, Ref r, Ref x, Ref a0, Ref b0)
 {
         const Node *n = &o->g->node[r];
         const Ref a = n->in[0], b = n->in[n->n_in - 1];
-        for (int i = x ? o->start[x] : 0; x && i < o->start[x + 1] && o->reader[i] < r; i++) {
-                const Node *s = &o->g->node[o->reader[i]];
+        for (int i = x ? o->readers.start[x] : 0; x && i < o->readers.start[x + 1] && o->readers.reader[i] < r; i++) {
+                const Node *s = &o->g->node[o->readers.reader[i]];
                 if (s->op == n->op && s->n_in == n->n_in && shape_eq(&s->type, &n->type) &&
                     (s->in[0] == a || s->in[0] == a0) && (s->in[n->n_in - 1] == b || s->in[n->n_in - 1] == b0))
-                        return o->reader[i];
+                        return o->readers.reader[i];
         }
         return 0;
 }
@@ -452,8 +452,8 @@ static bool waits(Fuse *f, int id, int goal)
 static bool waits_for_reader(Fuse *f, int id, Ref r)
 {
         const KernelOrder *o = f->order;
-        for (int i = o->base_start[r]; i < o->base_start[r + 1]; i++) {
-                const Node *n = NODE(f->g, o->base_reader[i]);
+        for (int i = o->base_readers.start[r]; i < o->base_readers.start[r + 1]; i++) {
+                const Node *n = NODE(f->g, o->base_readers.reader[i]);
                 if (n->group && waits(f, id, n->group))
                         return true;
         }
@@ -542,8 +542,8 @@ static void take_heads(Fuse *f, Ref r)
                 }
                 /* heads that store read nothing they store; scatter and combine call heads for other rows than their own */
                 for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok; s = o->next[s])
-                        for (int i = o->base_start[s]; i < o->base_start[s + 1] && s != b; i++)
-                                ok &= NODE(g, o->base_reader[i])->group == m;
+                        for (int i = o->base_readers.start[s]; i < o->base_readers.start[s + 1] && s != b; i++)
+                                ok &= NODE(g, o->base_readers.reader[i])->group == m;
                 if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
                         ok = false;
                 /* the other inputs of the anchor must not wait for the head's other readers */
@@ -624,8 +624,8 @@ static void take_norm(Fuse *f, Ref r)
         for (Ref s = o->first[id]; s; s = o->next[s]) {
                 if (s != norm && (!other || s < other) && !is_gain(f, s, norm))
                         other = s;
-                for (int i = o->base_start[s]; i < o->base_start[s + 1]; i++) {
-                        const Ref u = o->base_reader[i];
+                for (int i = o->base_readers.start[s]; i < o->base_readers.start[s + 1]; i++) {
+                        const Ref u = o->base_readers.reader[i];
                         if ((!reader || u < reader) && keeps_norm(f, u, r, b))
                                 reader = u;
                 }
@@ -695,8 +695,8 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 bool whole = false;
                 for (int i = 0; i < g->n_out; i++)
                         whole |= base_of(&f, g->out[i].ref) == r;
-                for (int k = f.order->base_start[r]; k < f.order->base_start[r + 1] && !whole; k++) {
-                        const Ref u = f.order->base_reader[k];
+                for (int k = f.order->base_readers.start[r]; k < f.order->base_readers.start[r + 1] && !whole; k++) {
+                        const Ref u = f.order->base_readers.reader[k];
                         if (is_member(g, u) || op_info[NODE(g, u)->op].cls == CLASS_VIEW) {
                                 for (int i = 0; i < NODE(g, u)->n_in; i++)
                                         whole |= NODE(g, u)->in[i] == r &&

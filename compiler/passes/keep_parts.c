@@ -15,44 +15,40 @@
 typedef enum { UNREAD, ROTATED, READ, OTHER } PartUse;  /* of a part; the larger one counts */
 
 /* What r, or a reshape of it, is read by. */
-static PartUse use_of(const Graph *g, Ref r)
+static PartUse use_of(const Graph *g, const Readers *all, Ref r)
 {
         PartUse use = UNREAD;
         for (int i = 0; i < g->n_out; i++)
                 if (g->out[i].ref == r)
                         return OTHER;
-        for (Ref u = r + 1; u < g->n_nodes; u++)
-                for (int i = 0; i < g->node[u].n_in; i++) {
-                        if (g->node[u].in[i] != r)
-                                continue;
-                        Op op = g->node[u].op;
-                        PartUse here = op == OP_ROPE ? ROTATED : op == OP_RESHAPE ? use_of(g, u)
-                                     : is_member(g, u) || op_info[op].cls == CLASS_VIEW ? OTHER : READ;
-                        use = here > use ? here : use;
-                }
+        for (int i = all->start[r]; i < all->start[r + 1]; i++) {
+                const Ref u = all->reader[i];
+                Op op = g->node[u].op;
+                PartUse here = op == OP_ROPE ? ROTATED : op == OP_RESHAPE ? use_of(g, all, u)
+                             : is_member(g, u) || op_info[op].cls == CLASS_VIEW ? OTHER : READ;
+                use = here > use ? here : use;
+        }
         return use;
 }
 
 /* Is product r read through parts alone, of which some are only rotated and the others not by elementwise ops? */
-static bool worth(const Graph *g, Ref r, bool *copy)
+static bool worth(const Graph *g, const Readers *all, Ref r, bool *copy)
 {
         bool rotated = false, read = false;
         for (int i = 0; i < g->n_out; i++)
                 if (g->out[i].ref == r)
                         return false;
-        for (Ref u = r + 1; u < g->n_nodes; u++)
-                for (int i = 0; i < g->node[u].n_in; i++) {
-                        if (g->node[u].in[i] != r)
-                                continue;
-                        PartUse use = g->node[u].op == OP_SLICE ? use_of(g, u) : OTHER;
-                        if (use == OTHER)
-                                return false;
-                        rotated |= use == ROTATED;
-                        read |= use == READ;
-                }
-        for (Ref u = r + 1; rotated && read && u < g->n_nodes; u++)
-                if (g->node[u].op == OP_SLICE && g->node[u].in[0] == r && use_of(g, u) == READ)
-                        copy[u] = true;
+        for (int i = all->start[r]; i < all->start[r + 1]; i++) {
+                const Ref u = all->reader[i];
+                PartUse use = g->node[u].op == OP_SLICE ? use_of(g, all, u) : OTHER;
+                if (use == OTHER)
+                        return false;
+                rotated |= use == ROTATED;
+                read |= use == READ;
+        }
+        for (int i = all->start[r]; rotated && read && i < all->start[r + 1]; i++)
+                if (use_of(g, all, all->reader[i]) == READ)
+                        copy[all->reader[i]] = true;
         return rotated && read;
 }
 
@@ -68,9 +64,10 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *copy)
 void keep_parts(Graph *g, Arena *tmp)
 {
         bool *copy = arena_alloc(tmp, (size_t)g->n_nodes), any = false;
+        const Readers all = graph_readers(g, NULL, tmp);
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (g->node[r].op == OP_MATMUL)
-                        any |= worth(g, r, copy);
+                        any |= worth(g, &all, r, copy);
         if (any)
                 graph_rebuild(g, visit, copy);
 }

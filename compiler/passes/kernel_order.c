@@ -17,22 +17,6 @@ static int unit(const KernelOrder *o, Ref r)
 static Ref first_of(const KernelOrder *o, int u) { return u > o->g->n_nodes ? o->first[u - o->g->n_nodes] : u; }
 static Ref next_of(const KernelOrder *o, int u, Ref r) { return u > o->g->n_nodes ? o->next[r] : 0; }
 
-/* Lists of readers: of each node, or of each base. */
-static void find_readers(const Graph *g, const Ref *base, int *start, int *reader)
-{
-        for (Ref r = 1; r < g->n_nodes; r++)
-                for (int i = 0; i < g->node[r].n_in; i++)
-                        start[(base ? base[g->node[r].in[i]] : g->node[r].in[i]) + 1]++;
-        for (Ref r = 1; r <= g->n_nodes; r++)
-                start[r] += start[r - 1];
-        for (Ref r = 1; r < g->n_nodes; r++)
-                for (int i = 0; i < g->node[r].n_in; i++)
-                        reader[start[base ? base[g->node[r].in[i]] : g->node[r].in[i]]++] = r;
-        for (Ref r = g->n_nodes; r > 0; r--)
-                start[r] = start[r - 1];
-        start[0] = 0;
-}
-
 /* A longest path v1, v2 ...  up: the last one of it that r waits for, or is; down: the first that waits for r, or is r. */
 static void find_path(KernelOrder *o, Arena *a)
 {
@@ -73,13 +57,8 @@ KernelOrder *order_new(Graph *g, Arena *a)
 {
         KernelOrder *o = arena_alloc(a, sizeof *o);
         const size_t n = (size_t)g->n_nodes;
-        size_t edges = 0;
         Ref *accum = ints(a, n);
         o->g = g;
-        for (Ref r = 1; r < g->n_nodes; r++)
-                edges += (size_t)g->node[r].n_in;
-        o->start = ints(a, n + 2), o->reader = ints(a, edges + 1);
-        o->base_start = ints(a, n + 2), o->base_reader = ints(a, edges + 1);
         o->base = ints(a, n), o->before = ints(a, n), o->after = ints(a, n), o->next = ints(a, n);
         o->first = ints(a, n + 1), o->least = ints(a, n + 1);
         o->ord = ints(a, 2 * n + 2), o->mark = ints(a, 2 * n + 2), o->stack = ints(a, 2 * n + 2), o->at = ints(a, n);
@@ -94,8 +73,8 @@ KernelOrder *order_new(Graph *g, Arena *a)
                         accum[x->in[0]] = r;
                 }
         }
-        find_readers(g, NULL, o->start, o->reader);
-        find_readers(g, o->base, o->base_start, o->base_reader);
+        o->readers = graph_readers(g, NULL, a);
+        o->base_readers = graph_readers(g, o->base, a);
         find_path(o, a);
         return o;
 }
@@ -170,8 +149,8 @@ static void move_behind(KernelOrder *o, int u, int last)
                 const int x = o->stack[--n];
                 o->steps++;
                 for (Ref m = first_of(o, x); m; m = next_of(o, x, m)) {
-                        for (int i = o->start[m]; i < o->start[m + 1]; i++)
-                                mark_unit(o, o->reader[i], last, &n);
+                        for (int i = o->readers.start[m]; i < o->readers.start[m + 1]; i++)
+                                mark_unit(o, o->readers.reader[i], last, &n);
                         if (o->after[m])
                                 mark_unit(o, o->after[m], last, &n);
                 }

@@ -7,9 +7,8 @@
 /* A kernel by its number (Node.group), or a node that is in none yet. */
 typedef struct KernelOrder {
         Graph *g;
-        int   *start, *reader;          /* who reads node r: reader[start[r]] .. reader[start[r + 1] - 1], ascending */
         Ref   *base;                    /* value_base of each node */
-        int   *base_start, *base_reader;        /* who reads node r through views: the same */
+        Readers readers, base_readers;  /* who reads a node; who reads it, or what it is the base of */
         Ref   *first, *next;            /* members of a kernel, a list; 0 ends it */
         Ref   *least;                   /* the first node of a kernel */
         Ref   *before, *after;          /* accum: of the same parameter, that before it, behind it */

@@ -176,6 +176,7 @@ void merge_linears(Model *m, Arena *tmp)
         size_t n = (size_t)g->n_nodes;
         Ctx c = { arena_alloc(tmp, n * sizeof(Merge)), arena_alloc(tmp, n * sizeof(int)), m };
         Ref *reader = arena_alloc(tmp, n * sizeof *reader);
+        const Readers all = graph_readers(g, NULL, tmp);
         int n_merge = 0;
         graph_count_uses(g);
         for (Ref r = 1; r < g->n_nodes; r++)
@@ -186,9 +187,12 @@ void merge_linears(Model *m, Arena *tmp)
                 if (c.which[r] || !candidate(m, r))
                         continue;
                 mg.part = arena_alloc(tmp, MOST * sizeof *mg.part);
-                for (Ref s = r; s < g->n_nodes && mg.n < MOST; s++)
-                        if (!c.which[s] && candidate(m, s) && alike(g, r, s))
+                const Ref x = NODE(g, r)->in[0];        /* alike ones read it, too */
+                for (int i = all.start[x]; i < all.start[x + 1] && mg.n < MOST; i++) {
+                        const Ref s = all.reader[i];
+                        if (s >= r && (i == all.start[x] || s != all.reader[i - 1]) && !c.which[s] && candidate(m, s) && alike(g, r, s))
                                 mg.part[mg.n++] = s;
+                }
                 if (mg.n < 2)
                         continue;
                 mg.interleave = gated(g, &mg, reader);

@@ -333,14 +333,29 @@ static int64_t param_offset(Emit *e, Shared *sh, Ref r)
         error_internal(NODE(e->g, r)->loc, "parameter %%%s has no place", NODE(e->g, r)->name);
 }
 
+static int *line_slot(const Shared *sh, const char *line)
+{
+        unsigned h = hash(line) & (sh->cap_by_line - 1);
+        while (sh->by_line[h] && strcmp(sh->map[sh->by_line[h] - 1], line))
+                h = (h + 1) & (sh->cap_by_line - 1);
+        return &sh->by_line[h];
+}
+
 /* The number of the tensor map with such a line. */
 static int map_number(Shared *sh, const char *line)
 {
-        for (int i = 0; i < sh->n_map; i++)
-                if (!strcmp(sh->map[i], line))
-                        return i;
+        if (sh->n_map * 2 >= (int)sh->cap_by_line) {
+                sh->cap_by_line = sh->cap_by_line ? sh->cap_by_line * 2 : 256;
+                sh->by_line = arena_alloc(sh->arena, sh->cap_by_line * sizeof *sh->by_line);
+                for (int i = 0; i < sh->n_map; i++)
+                        *line_slot(sh, sh->map[i]) = i + 1;
+        }
+        int *slot = line_slot(sh, line);
+        if (*slot)
+                return *slot - 1;
         sh->map = arena_grow(sh->arena, sh->map, sh->n_map, &sh->cap_map, sizeof *sh->map);
         sh->map[sh->n_map] = arena_str(sh->arena, line);
+        *slot = sh->n_map + 1;
         return sh->n_map++;
 }
 

@@ -23,7 +23,8 @@ typedef struct Shared {
         int         n_state;
         Text        consts;                             /* bytes of arena const */
         const char **map;                               /* tensor maps: the ends of their lines, by number */
-        int         n_map, cap_map;
+        int         n_map, cap_map, *by_line;
+        unsigned    cap_by_line;
 } Shared;
 
 const ParamPlace *param_place(Shared *sh, const char *name);    /* after the last one is there; NULL: none */

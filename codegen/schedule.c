@@ -30,7 +30,7 @@
 enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250, MOST_WORDS = 512, MAP_WORDS = 16 + 15 };
 
 /* us: the longest of its members'; of short products, what the launch takes. */
-typedef struct Team { int level, *member, n, cap, blocks, room, threads, args, words, next; double us; } Team;
+typedef struct Team { int level, *member, n, cap, blocks, room, threads, args, words, next; bool heavy; double us; } Team;
 
 typedef struct Steps {
         Emit *e;
@@ -244,17 +244,17 @@ static bool args_fit(int args, int words) { return args <= MOST_ARGS && 1 + word
 static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
-        bool light = is_light(l->piece[0]);
-        if (!args_fit(t->args + l->n_args, t->words + s->words[i]))
+        const bool light = is_light(l->piece[0]) && !t->heavy;
+        const int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
+        if (!args_fit(t->args + l->n_args, t->words + s->words[i]) ||
+            t->room + s->room[i] > (light ? light_threads(s->e) / threads : TILE_BLOCKS))
                 return false;
-        int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
                 if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
                         return false;
-                light &= is_light(m->piece[0]);
         }
-        return t->room + s->room[i] <= (light ? light_threads(s->e) / threads : TILE_BLOCKS);
+        return true;
 }
 
 /* Might it take another launch?  Of others than short products, if all that are in it may join. */
@@ -307,6 +307,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->member[t->n++] = i;
         t->blocks += (int)grid_count(l->grid);
         t->room += s->room[i];
+        t->heavy |= !is_light(l->piece[0]);
         t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
         t->words += s->words[i];

@@ -158,7 +158,8 @@ typedef struct Launch {
 
 typedef struct Kernel {
         const char *name, *title;
-        const char *text;               /* source; \1 stands for the name */
+        const char *text;               /* source; \1 stands for the name; */
+        unsigned    hash;               /* of it */
         int         threads, smem, n_args;
         On90        on90;
         int         spread;             /* of Launch */

@@ -384,8 +384,11 @@ static void drop_marks(char *s)
 
 static const char *intern(Module *m, const Kernel *k)
 {
+        unsigned h = 2166136261u;
+        for (const char *s = k->text; *s; s++)
+                h = (h ^ (unsigned char)*s) * 16777619u;
         for (int i = 0; i < m->n_kernels; i++)
-                if (!strcmp(m->kernel[i].text, k->text) && m->kernel[i].spread == k->spread &&
+                if (m->kernel[i].hash == h && !strcmp(m->kernel[i].text, k->text) && m->kernel[i].spread == k->spread &&
                     m->kernel[i].on90.smem == k->on90.smem) {
                         m->kernel[i].n_now++;
                         return m->kernel[i].name;
@@ -396,6 +399,7 @@ static const char *intern(Module *m, const Kernel *k)
         to->name = k->n_pieces == 1 ? arena_fmt(m->arena, "k%d_%s", number, k->title)
                                     : arena_fmt(m->arena, "k%d_%s_and_%d", number, k->piece[0]->title, k->n_pieces - 1);
         to->text = arena_str(m->arena, k->text);
+        to->hash = h;
         to->n_now = 1;
         return to->name;
 }

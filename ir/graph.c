@@ -121,10 +121,36 @@ static void take_name(Graph *g, const char *name)
  * nothing else, whichever way the graph came about. */
 static void retake_names(Graph *g)
 {
+        g->runs = NULL;
+        g->n_runs = g->cap_runs = 0;
         g->taken = NULL;
         g->n_taken = g->cap_taken = 0;
         for (Ref r = 1; r < g->n_nodes; r++)
                 take_name(g, g->node[r].name);
+}
+
+/* Of names base.N those from `from` on, before `end`, are taken: many of one base are made in a row. */
+static NameRun *run_of(Graph *g, const char *base, size_t n)
+{
+        if (g->n_runs * 2 >= g->cap_runs) {
+                const NameRun *old = g->runs;
+                const unsigned cap = g->cap_runs;
+                g->cap_runs = cap ? cap * 2 : 64;
+                g->runs = arena_alloc(g->arena, g->cap_runs * sizeof *g->runs);
+                g->n_runs = 0;
+                for (unsigned i = 0; i < cap; i++)
+                        if (old[i].base)
+                                *run_of(g, old[i].base, old[i].n) = old[i];
+        }
+        unsigned h = 2166136261u;
+        for (size_t i = 0; i < n; i++)
+                h = (h ^ (unsigned char)base[i]) * 16777619u;
+        for (h &= g->cap_runs - 1; g->runs[h].base; h = (h + 1) & (g->cap_runs - 1))
+                if (g->runs[h].n == n && !memcmp(g->runs[h].base, base, n))
+                        return &g->runs[h];
+        g->n_runs++;
+        g->runs[h] = (NameRun){ arena_fmt(g->arena, "%.*s", (int)n, base), n, 0, 0 };
+        return &g->runs[h];
 }
 
 /* base.N where N is the number of nodes or the next that is free.  The name is
@@ -133,12 +159,20 @@ const char *graph_name(Graph *g, const char *base)
 {
         size_t n = strlen(base);
         const char *dot = strrchr(base, '.'), *name;
+        char buf[256];
         int i = g->n_nodes;
         if (dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1))
                 n = (size_t)(dot - base);
-        do
-                name = arena_fmt(g->arena, "%.*s.%d", (int)n, base, i++);
-        while (g->cap_taken && *slot_of(g, name));
+        NameRun *run = run_of(g, base, n);
+        if (i < run->from || i > run->end)              /* another run */
+                run->from = run->end = i;
+        do {
+                i = run->end++;
+                if (n + 13 < sizeof buf)
+                        snprintf(buf, sizeof buf, "%.*s.%d", (int)n, base, i);
+                name = n + 13 < sizeof buf ? buf : arena_fmt(g->arena, "%.*s.%d", (int)n, base, i);
+        } while (g->cap_taken && *slot_of(g, name));
+        name = arena_str(g->arena, name);
         take_name(g, name);
         return name;
 }

@@ -180,6 +180,7 @@ struct Node {
 };
 
 typedef struct NodeName NodeName;
+typedef struct NameRun NameRun;
 typedef struct Output { const char *name; Ref ref; } Output;
 
 struct Graph {
@@ -196,6 +197,8 @@ struct Graph {
         int         n_indexed;
         const char **taken;             /* names in use, an open-addressing table; see graph_name */
         unsigned    n_taken, cap_taken;
+        struct NameRun { const char *base; size_t n; int from, end; } *runs;    /* see graph_name */
+        unsigned    n_runs, cap_runs;
 };
 
 /* ---- graph.c ---- */

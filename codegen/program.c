@@ -289,7 +289,7 @@ static int64_t const_offset(Emit *e, Shared *sh, Ref r)
         char *mem = mem_new((size_t)bytes + 1);
         for (int64_t i = 0; i < n->a.data.n; i++) {
                 if (n->type.dt == DT_I32)
-                        ((int32_t *)(void *)mem)[i] = (int32_t)n->a.data.data[i];
+                        ((int32_t *)(void *)mem)[i] = (int32_t)dt_round(DT_I32, n->a.data.data[i]);
                 else
                         ((float *)(void *)mem)[i] = (float)n->a.data.data[i];
         }

@@ -809,15 +809,6 @@ TEST(models_that_only_train)
         CHECK_MSG(strstr(r.err, why), "%s", r.err);
 }
 
-/* Last: what the others made. */
-TEST(zz_clean_up)
-{
-        char line[300];
-        snprintf(line, sizeof line, "rm -rf '%s'", dir);
-        CHECK(!*dir || system(line) == 0);
-        args_free(&args);
-}
-
 /* A graph of the user's is compared with its programs; one that comes with tgc is not, and a PLAN has been. */
 TEST(quick_check_of_a_users_graph)
 {
@@ -830,6 +821,15 @@ TEST(quick_check_of_a_users_graph)
         EXPECT(line, 0, "not checked, for it is too large");
         snprintf(line, sizeof line, "run %s --no-check -p a", scratch("quick.plan"));
         EXPECT(line, TGC_USAGE, "--check has no effect");
+}
+
+/* Last: what the others made. */
+TEST(zz_clean_up)
+{
+        char line[300];
+        snprintf(line, sizeof line, "rm -rf '%s'", dir);
+        CHECK(!*dir || system(line) == 0);
+        args_free(&args);
 }
 
 TEST_MAIN

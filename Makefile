@@ -17,15 +17,18 @@ ifdef CI
 WARN    += -Werror
 endif
 
-DIRS     = ir compiler compiler/read compiler/passes codegen runtime cli
+DIRS     = ir compiler compiler/read compiler/passes \
+           codegen/lower codegen/ops codegen/forms codegen/program \
+           runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/device runtime/session cli
 SRC     := $(foreach d,$(DIRS),$(sort $(wildcard $(d)/*.c)))
 MAIN     = cli/main.c
 OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o
 LIB      = $(BUILD)/libtgc_all.a
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/test_*.c)))
 TESTH   := $(sort $(wildcard tests/*.h))
-CUH     := $(sort $(wildcard codegen/kernels/*.cuh) $(wildcard codegen/kernels/emulate*.h))
-CPUH    := $(sort codegen/kernels/tgc.h $(wildcard codegen/kernels/cpu_*.h))
+CUH     := $(sort $(wildcard codegen/kernels/*/*.cuh codegen/kernels/emulate/*.h))
+CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
+KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 
 .PHONY: all fuzz demo check check-built check-shared quick check-cuda bless dist clean help deps
@@ -79,7 +82,8 @@ build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 	$(Q)$(CC) $(STD) $(FUZZ_OPT) -fsanitize=fuzzer -DFUZZ_ALONE $(LUA_INC) -o $@ $< $(LIB) $(LIBS)
 
 # The C kernels are built as generated code is.
-$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math -Icodegen/kernels -Iruntime
+$(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
+$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math $(KERNELS) -Iruntime
 
 # ---- for people ----------------------------------------------------------
 

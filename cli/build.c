@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../compiler/compiler.h"
-#include "../runtime/checkpoint.h"
-#include "../runtime/file.h"
+#include "../runtime/weights/checkpoint.h"
+#include "../runtime/util/file.h"
 #include "cli.h"
 #include "quick_check.h"
 

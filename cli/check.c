@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/ck_tensor.h"
-#include "../runtime/session.h"
+#include "../runtime/weights/ck_tensor.h"
+#include "../runtime/session/session.h"
 #include "check.h"
 #include "oracle.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "../runtime/plan.h"
+#include "../runtime/plan/plan.h"
 
 typedef struct Session Session;
 

@@ -9,12 +9,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "option.h"
-#include "../runtime/err.h"
-#include "../runtime/plan.h"
-#include "../runtime/stop.h"
-#include "../runtime/tokenizer.h"
+#include "../runtime/util/err.h"
+#include "../runtime/plan/plan.h"
+#include "../runtime/util/stop.h"
+#include "../runtime/tokenizer/tokenizer.h"
 
-/* ---- say.c: talk ---- */
+/* ---- progress.c: talk ---- */
 
 typedef struct Say { bool quiet, color, tty; } Say;
 Say  say_new(const Args *a);                    /* NO_COLOR, TGC_LOG=quiet, --quiet */
@@ -75,7 +75,7 @@ typedef struct BuildOptions {
         int         opt, batch, ctx, chunk, block;
         bool        cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;
-        const char *choices;            /* text of tiles (codegen/choice.c), or NULL */
+        const char *choices;            /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;
         char       *check;              /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
         const int  *documents;          /* token that begins one; NULL: a row of training tokens is one */
@@ -138,7 +138,7 @@ int  tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e);  
 int  plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
 int  manifest_word(const Plan *p, const char *key, char *out, size_t cap);      /* first line "KEY rest"; 0: absent */
 
-/* ---- places.c ---- */
+/* ---- param_source.c ---- */
 
 typedef char Place[80];
 struct WeightParam;

@@ -1,8 +1,8 @@
 /* cmd_compile.c: tgc compile */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/file.h"
-#include "../runtime/manifest.h"
+#include "../runtime/util/file.h"
+#include "../runtime/plan/manifest.h"
 #include "work.h"
 
 /* sm_80, sm_90a: two or three digits, perhaps a letter. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../runtime/cache.h"
-#include "../runtime/file.h"
+#include "../runtime/device/cache.h"
+#include "../runtime/util/file.h"
 #include "work.h"
 
 static int cc(char *out, size_t cap, Err *e)

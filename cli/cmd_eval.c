@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/npy.h"
+#include "../runtime/weights/npy.h"
 #include "work.h"
 
 typedef struct Score { double sum; int64_t counted; int windows; } Score;

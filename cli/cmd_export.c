@@ -1,6 +1,6 @@
 /* cmd_export.c: tgc export: a plan's weights as a Hugging Face folder. */
 #include <stdlib.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "work.h"
 
 static int copy_config(const char *from, const char *folder, Err *e)

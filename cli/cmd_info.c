@@ -1,7 +1,7 @@
 /* cmd_info.c: tgc info */
 #include <string.h>
-#include "../runtime/manifest.h"
-#include "../runtime/words.h"
+#include "../runtime/plan/manifest.h"
+#include "../runtime/util/line_reader.h"
 #include "work.h"
 
 static const char *const program_section[] = { "program.cuda", "program.cpu" };

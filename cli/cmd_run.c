@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "work.h"
 
 typedef struct Gen {

@@ -1,7 +1,7 @@
 /* cmd_tokenize.c: tgc tokenize */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "work.h"
 
 /* A plan's own tokenizer, a model's, or a tokenizer file or folder. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../runtime/ck_tensor.h"
+#include "../runtime/weights/ck_tensor.h"
 #include "train.h"
 
 /* ---- saving ---- */

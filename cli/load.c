@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "../runtime/file.h"
-#include "../runtime/manifest.h"
-#include "../runtime/words.h"
+#include "../runtime/util/file.h"
+#include "../runtime/plan/manifest.h"
+#include "../runtime/util/line_reader.h"
 #include "cli.h"
 
 static bool ends(const char *s, const char *tail)

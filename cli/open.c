@@ -1,7 +1,7 @@
 /* open.c: sessions, JSON out, ids in. */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "work.h"
 
 /* GNU's OpenMP spins for milliseconds at every barrier, which on a processor that others use

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/c_locale.h"
+#include "../runtime/util/c_locale.h"
 #include "cli.h"
 
 const OptionInfo option_info[N_OPTIONS] = {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "../runtime/err.h"
+#include "../runtime/util/err.h"
 
 /* Commands as bits: an option's row says where it belongs. */
 typedef enum {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "../runtime/err.h"
+#include "../runtime/util/err.h"
 
 typedef struct Oracle Oracle;
 

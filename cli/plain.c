@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../runtime/json.h"
+#include "../runtime/util/json.h"
 #include "cli.h"
 
 /* The character at s, of at most n bytes; its length, 0: no UTF-8. */

@@ -3,7 +3,7 @@
 #define TGC_QUICK_CHECK_H
 
 #include "../compiler/compiler.h"
-#include "../runtime/err.h"
+#include "../runtime/util/err.h"
 
 /* m and ir as compile() leaves them; which programs there are.  TGC_CHECK_FAILED: a program is not what the model says.
  * said: a line where nothing could be compared, else "". */

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
-#include "../runtime/temp.h"
+#include "../runtime/util/temp.h"
 #include "cli.h"
 
 static volatile sig_atomic_t deferred, seen;

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../runtime/c_locale.h"
-#include "../runtime/file.h"
-#include "../runtime/weight_map.h"
+#include "../runtime/util/c_locale.h"
+#include "../runtime/util/file.h"
+#include "../runtime/weights/weight_map.h"
 #include "work.h"
 
 int make_folder(const char *path, Err *e)

@@ -1,7 +1,7 @@
 /* targets.c: what a plan carries besides text: kernel headers, machine code. */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/device.h"
+#include "../runtime/device/device.h"
 #include "cli.h"
 #include "embedded.h"
 

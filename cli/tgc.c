@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include "../ir/ir.h"
-#include "../runtime/c_locale.h"
-#include "../runtime/temp.h"
+#include "../runtime/util/c_locale.h"
+#include "../runtime/util/temp.h"
 #include "../runtime/tgc.h"
 #include "cli.h"
 

@@ -3,7 +3,7 @@
 #ifndef TGC_TRAIN_H
 #define TGC_TRAIN_H
 
-#include "../runtime/npy.h"
+#include "../runtime/weights/npy.h"
 #include "work.h"
 
 typedef struct Train {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-#include "../runtime/c_locale.h"
-#include "../runtime/checkpoint.h"
+#include "../runtime/util/c_locale.h"
+#include "../runtime/weights/checkpoint.h"
 #include "train.h"
 
 typedef enum { FREE, FIXED } Kind;

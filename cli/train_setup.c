@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "train.h"
 
 char *train_path(const Train *t, const char *name)

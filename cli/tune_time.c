@@ -1,7 +1,7 @@
 /* tune_time.c: the products of a plan, and one round of measuring them. */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/words.h"
+#include "../runtime/util/line_reader.h"
 #include "tune.h"
 
 enum { LEAST_RUNS = 3 };

@@ -1,10 +1,10 @@
 /* weights.c: a checkpoint into a plan's weights, by the map in its manifest. */
 #include <stdlib.h>
 #include <string.h>
-#include "../runtime/file.h"
-#include "../runtime/manifest.h"
-#include "../runtime/program.h"
-#include "../runtime/weight_map.h"
+#include "../runtime/util/file.h"
+#include "../runtime/plan/manifest.h"
+#include "../runtime/plan/program.h"
+#include "../runtime/weights/weight_map.h"
 #include "cli.h"
 
 char *manifest_map(const Plan *p)

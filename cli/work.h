@@ -3,8 +3,8 @@
 #define TGC_WORK_H
 
 #include <cjson/cJSON.h>
-#include "../runtime/safetensors.h"
-#include "../runtime/session.h"
+#include "../runtime/weights/safetensors.h"
+#include "../runtime/session/session.h"
 #include "cli.h"
 
 /* ---- open.c ---- */

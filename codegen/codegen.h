@@ -50,7 +50,7 @@ typedef struct Functor {
         Ref  root;              /* tail: the anchor's output that arrives as v; head: the value to deliver; map: 0 */
         Ref  result;            /* of a tail that hands a value back in v; else 0 */
         bool head;
-        bool puts;              /* a tail whose 16-bit results `out` stores: of tiles, by TailStores in kernels/tgc.cuh */
+        bool puts;              /* a tail whose 16-bit results `out` stores: of tiles, by TailStores in kernels/common/tgc.cuh */
         Type shape;             /* of the domain: rows are all but what makes up n */
         int64_t n;              /* columns */
         Dim  rows;
@@ -88,7 +88,7 @@ Functor store_of(Graph *g, Ref r);                      /* a tail that stores r 
 int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
 bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
-/* ---- kernel.c: what the emitters produce ---- */
+/* ---- build.c: what the emitters produce ---- */
 
 enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
 
@@ -172,7 +172,7 @@ typedef struct Kernel {
         int         n_now;              /* launches of the program being written */
 } Kernel;
 
-/* A tile that `tgc tune` found to be the fastest, for products of this key (choice.c). */
+/* A tile that `tgc tune` found to be the fastest, for products of this key (tile_choice.c). */
 typedef struct Choice { const char *key, *tile; int splits; Loc loc; bool used; } Choice;
 /* wrong: what is, and where; NULL: nothing.  Who has the memory of a compilation in hand says it. */
 typedef struct Choices { const char *gpu; Choice *choice; int n; Arena *arena; const char *wrong; Loc at; } Choices;
@@ -212,9 +212,9 @@ typedef struct Emit {
         int64_t weights;                /* bytes, once they are asked for */
         int    *buffer_of;              /* program.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
-        struct Items *items;            /* gen_row.c's: results by number */
-        struct Norms *norms;            /* gen_norm_sm90.c's: norms by what makes their input */
-        struct Columns *columns;        /* gen_row.c's: which sums of columns are beside which product */
+        struct Items *items;            /* row.c's: results by number */
+        struct Norms *norms;            /* sm90_gemm_norm.c's: norms by what makes their input */
+        struct Columns *columns;        /* row.c's: which sums of columns are beside which product */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */
@@ -237,7 +237,7 @@ int   work_keep(Emit *e, Dim elems, int size, const char *name);
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
-/* A tail's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (TailStores in kernels/tgc.cuh), in a
+/* A tail's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (TailStores in kernels/common/tgc.cuh), in a
  * matrix of rows of cols elements, ld apart.  ld 0: it does not lie so. */
 typedef struct Stored { Slot slot; DType dt; int64_t cols, ld; int width; } Stored;
 enum { MOST_STORED = 2 };
@@ -306,7 +306,7 @@ enum { LIGHT_SMEM = 16 << 10 };         /* a kernel with no more of it keeps no 
 void schedule_launches(Emit *e, Arena *a);
 bool same_storage(const Emit *e, const Slot *a, const Slot *b);
 
-/* ---- early.c: what of a launch runs before the launch before has ended, on sm_90a ---- */
+/* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a ---- */
 
 void launches_early(Emit *e);                                           /* once launches are in order */
 const Launch *launch_next(const Emit *e, const Launch *l);              /* that sm_90a has, or NULL */
@@ -315,7 +315,7 @@ const Launch *launch_next(const Emit *e, const Launch *l);              /* that 
 
 void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorText *out);
 
-/* ---- gen_matmul.c: operands and tiles, also for the loss ---- */
+/* ---- gemm.c: operands and tiles, also for the loss ---- */
 
 enum { SMS = 132 };             /* multiprocessors of an H100: what work is spread over */
 typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem, ps; } Tile;
@@ -340,7 +340,7 @@ int     align_bytes(DType dt, int64_t x, int64_t y);                    /* read 
 const char *ty(DType dt);                                               /* TY_F32 ... of tgc.h */
 Ref     item_of(Emit *e, Ref r, int index);                             /* the node that names output index, or 0 */
 
-/* ---- gen_matmul_sm90.c: a product's branch for sm_90a ---- */
+/* ---- sm90_gemm.c: a product's branch for sm_90a ---- */
 
 struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps, ps32; double ta; };
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
@@ -389,10 +389,10 @@ On90 short_on90(Arena *a, const Tile90 *t, const Short *s);
 
 const Tile90 *tile90_at(int i);                                         /* NULL behind the last */
 
-/* ---- gen_expert_sm90.c: branches of products over experts for sm_90a ---- */
+/* ---- sm90_grouped_gemm.c: branches of products over experts for sm_90a ---- */
 
 /* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of a_p w_p^t.  adiv, wdiv:
- * 0, rows in the order of experts; else they are gathered (kernels/expert.cuh).  rows_a, rows_w, order: C text, address and
+ * 0, rows in the order of experts; else they are gathered (kernels/moe/grouped_gemm.cuh).  rows_a, rows_w, order: C text, address and
  * row stride of what a and w are, and perm and offs. */
 typedef struct Experts90 {
         bool    grad, tb, scatter;
@@ -407,7 +407,7 @@ typedef struct Experts90 {
  * `other`, and ends it with #endif. */
 bool expert90(Build *b, const Experts90 *x, const Tile *other);
 
-/* ---- choice.c: the tile of a product: one that was measured, else the cost model's ---- */
+/* ---- tile_choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
 Choices *choices_read(Arena *a, const char *text, const char *name);
 int   choices_used(Choices *c, Text *out);      /* those that products took, sorted, as text; how many */
@@ -419,17 +419,17 @@ typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, pr
 Pick  product_pick(Emit *e, const Product90 *p, const Ways *w);
 void  product_end(Emit *e, const Pick *k);      /* the launches since then are the product's */
 const char *tail_key(Emit *e, const Functor *f);        /* names of its ops */
-void  products_run(Emit *e, const char *program, Text *out);    /* for `tgc tune`, see runtime/plan.h */
+void  products_run(Emit *e, const char *program, Text *out);    /* for `tgc tune`, see runtime/plan/plan.h */
 void  products_text(const Module *m, Text *out);        /* after the last products_run */
 
-/* ---- gen_attention_sm90.c: attention's branches for sm_90a ---- */
+/* ---- sm90_attention.c: attention's branches for sm_90a ---- */
 
 bool att90_fits(Emit *e, Ref r);        /* r (B,T,heads,D) can be read through a tensor map */
 const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap */
 /* Opens the branches and writes that for sm_90a, which names `in` and `tail`; the caller goes on with the other one
  * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
 bool att90_forward(Build *b, Ref r, const char *lse);
-/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters (kernels/attention_decode_sm90.cuh):
+/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters (kernels/attention/attention_decode_sm90.cuh):
  * opens the branches and writes that for sm_90a, whose grid is the same; the caller goes on with the other one and ends it with
  * #endif.  parts, done: C text. */
 bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts, const char *done);
@@ -442,16 +442,16 @@ GradKind att90_grad_kind(Emit *e, Ref r);
  * of whole sequences no delta. */
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
 
-/* ---- gen_attend_sm90.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
+/* ---- sm90_qkv_attention.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
 
 /* b: a matvec_short product that has its head and tail.  Where an attention over the cache reads what it makes, opens
  * the branches and writes that for sm_90a; the caller goes on with the other one and ends it with #endif.
  * minv: the tail's.  C text: template arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
 struct MatvecShort;
 bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest);
-void att_operands(Build *b, const Group *attention);    /* gen_attention.c: \1_att, and `in`, for CUDA */
+void att_operands(Build *b, const Group *attention);    /* attention.c: \1_att, and `in`, for CUDA */
 
-/* ---- gen_norm_sm90.c: on sm_90a, a product and the norm of its rows in one launch ---- */
+/* ---- sm90_gemm_norm.c: on sm_90a, a product and the norm of its rows in one launch ---- */
 
 /* The group of a norm that reads, as its rows of N, what the product's tail stores as `of`; or NULL.  The tail is then to
  * hand that back. */
@@ -477,7 +477,7 @@ void gen_route(Emit *e, const Group *gr);
 void gen_sample(Emit *e, const Group *gr);
 void gen_group(Emit *e, const Group *gr);       /* the switch over all of them */
 
-/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (gen_row.c).  gen_column leaves the group to
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the group to
  * gen_matmul, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
 void columns_find(Emit *e);                     /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */

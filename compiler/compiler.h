@@ -37,7 +37,7 @@ Model *model_new(const char *name);
 void   model_free(Model *m);
 void   model_map(Model *m, MapLine line);               /* strings are copied */
 void   model_ignore(Model *m, const char *glob);
-void   model_map_text(const Model *m, Text *t);         /* all of these, as runtime/weight_map.h has them */
+void   model_map_text(const Model *m, Text *t);         /* all of these, as runtime/weights/weight_map.h has them */
 /* Checks inputs and outputs; adds a line for every parameter without one.  file: of the whole; NULL: where its first node is. */
 void   model_finish(Model *m, const char *file);
 
@@ -121,7 +121,7 @@ typedef struct CompileOptions {
         bool        cuda, cpu;          /* targets to write programs for */
         bool        recompute;
         bool        tf32;               /* CUDA, dtype f32: products of tf32 */
-        const char *choices;            /* text of tiles that were measured (codegen/choice.c), or NULL */
+        const char *choices;            /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;       /* what messages call it */
         const char *print_after;        /* pass name, or NULL */
         bool        time_passes;

@@ -67,7 +67,7 @@ static Node *input(Graph *g, const char *name)
         return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
 }
 
-/* The inputs that the runtime fills (runtime/session.c); nothing feeds any other. */
+/* The inputs that the runtime fills (runtime/session/session.c); nothing feeds any other. */
 static void check_input(const Node *n)
 {
         const Dim b = DIM_SYM(SYM_B), t = DIM_SYM(SYM_T);

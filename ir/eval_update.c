@@ -51,7 +51,7 @@ static void append(Job *j)
         j->y[0] = (Val){ state->v, state->n, true };
 }
 
-/* p, g, m, v, norm^2 (codegen/kernels/update.cuh states the order of operations).
+/* p, g, m, v, norm^2 (codegen/kernels/optimizer/adamw.cuh states the order of operations).
  * A norm that is not finite changes nothing. */
 static void adamw(Job *j)
 {

@@ -3,7 +3,7 @@
  * `index` uses word i&3 of counter {i>>2 low, i>>2 high, index, "init"} under the
  * seed as key; two neighbouring words give two normals (Box and Muller, 1958). */
 #include <math.h>
-#include "session.h"
+#include "session/session.h"
 
 #define INIT_ID 0x74696e69u
 

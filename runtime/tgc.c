@@ -2,9 +2,9 @@
 #include "tgc.h"
 #include <stdlib.h>
 #include <string.h>
-#include "c_locale.h"
-#include "session.h"
-#include "tokenizer.h"
+#include "util/c_locale.h"
+#include "session/session.h"
+#include "tokenizer/tokenizer.h"
 
 struct Tgc {
         Plan       plan;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write runtime/tok_unicode.h: what Hugging Face tokenizers knows of Unicode, where libraries may know otherwise.
+"""Write runtime/tokenizer/tok_unicode.h: what Hugging Face tokenizers knows of Unicode, where libraries may know otherwise.
 
-    scripts/tok_unicode.py > runtime/tok_unicode.h        (needs the package `tokenizers`)
+    scripts/tok_unicode.py > runtime/tokenizer/tok_unicode.h        (needs the package `tokenizers`)
 
 The reference has several tables of several ages: its regular expressions (Oniguruma), its normalisers, its
 punctuation, and Rust's own.  PCRE2 and utf8proc have theirs.  Each table is read off by asking the reference about

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 #include "test.h"
-#include "tgc.h"
+#include "cpu_tgc.h"
 
 static uint64_t seed = 88172645463325252u;
 static inline double uniform(void)

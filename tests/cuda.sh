@@ -63,8 +63,8 @@ models=(
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
         for t in kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test attention_tf32_test; do
-                LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen \
-                        -Icodegen/kernels -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
+                LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 \
+                        $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done
 }
 
@@ -164,7 +164,7 @@ check() {
                 plan=$out/batch$((n_batch = n_batch + 1)).plan
                 try "check $m, 40 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
         done
-        # logits by kernels/matvec_narrow.cuh
+        # logits by kernels/gemv/gemv_narrow.cuh
         for m in "llama.lua -D vocab=12000 -D n_embd=288 -D n_head=6 -D n_kv_head=6 -D head_dim=48 -D n_ff=96 --dtype bf16" \
                  "gpt.lua -D vocab=30000 -D n_embd=128 -D n_head=4"; do
                 try "check $m" $tgc check models/$m -D n_layer=1 -D ctx=64 --tokens 8 --greedy 40 --device cuda

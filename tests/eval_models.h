@@ -2,8 +2,8 @@
 #ifndef TGC_EVAL_MODELS_H
 #define TGC_EVAL_MODELS_H
 
-#include "../runtime/checkpoint.h"
-#include "../runtime/weight_map.h"
+#include "../runtime/weights/checkpoint.h"
+#include "../runtime/weights/weight_map.h"
 #include "read_models.h"
 
 typedef struct Loaded { Model *m; WeightParam *p; float **data; int n; } Loaded;

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "test.h"
 
 

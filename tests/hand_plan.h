@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../runtime/file.h"
-#include "../runtime/host_cc.h"
-#include "../runtime/session_impl.h"
+#include "../runtime/util/file.h"
+#include "../runtime/device/host_cc.h"
+#include "../runtime/session/session_impl.h"
 #include "test.h"
 
 enum { V = 16, CTX = 32, BATCH = 3, CHUNK = 5, N = 40 };
@@ -184,7 +184,7 @@ static const char small_h[] = "#pragma once\nenum { V = 16, CTX = 32, NTRAIN = 3
 /* small.h and the kernel headers that lie in the tree. */
 static inline void add_headers(Plan *p)
 {
-        static const char *const dirs[] = { "codegen/kernels", "runtime" };
+        static const char *const dirs[] = { "codegen/kernels/common", "codegen/kernels/emulate", "runtime" };
         PackFile f[80] = { { "small.h", small_h, sizeof small_h - 1 } };
         char path[600], *text;
         int n = 1;
@@ -192,11 +192,11 @@ static inline void add_headers(Plan *p)
         size_t size;
         Err e;
 
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++) {
                 DIR *d = opendir(dirs[i]);
                 for (struct dirent *x; d && (x = readdir(d)) && n < 80; ) {
                         const char *dot = strrchr(x->d_name, '.');
-                        int wanted = i == 1 ? !strcmp(x->d_name, "rt.h")
+                        int wanted = i == 2 ? !strcmp(x->d_name, "rt.h")
                                    : dot && (!strcmp(dot, ".cuh") || !strncmp(x->d_name, "emulate", 7));
                         if (!wanted || strlen(x->d_name) >= sizeof f->name)
                                 continue;

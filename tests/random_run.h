@@ -20,7 +20,7 @@
 #include "../cli/check.h"
 #include "../cli/cli.h"
 #include "../cli/quick_check.h"
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "random_graph.h"
 
 typedef enum { LEG_CPU0, LEG_CPU3, LEG_CUDA0, LEG_CUDA3, LEG_HOPPER0, LEG_HOPPER3, N_LEGS } Leg;
@@ -479,7 +479,7 @@ static void run_leg(Plans *p, Case *c, Leg leg, Verdict *v)
                 snprintf(v->msg, sizeof v->msg, "%d of %d, first %s", sum.bad, sum.compared, sum.first);
 }
 
-/* CUDA sources begin with macros that say how exact their arithmetic is (codegen/entry.c), and headers are read once. */
+/* CUDA sources begin with macros that say how exact their arithmetic is (codegen/program/entry.c), and headers are read once. */
 enum { N_KINDS = 3 };
 static int kind_of(const Case *c, Leg leg)
 {

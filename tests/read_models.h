@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "../compiler/compiler.h"
-#include "../runtime/file.h"
+#include "../runtime/util/file.h"
 #include "test.h"
 
 

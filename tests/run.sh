@@ -14,7 +14,7 @@ export TGC_CXXFLAGS=${TGC_CXXFLAGS--Og}         # what is emulated runs for a mo
 count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...
 
 # Programs about the command line, files, what is left behind and where documents begin, or about single blocks, not about the C kernels: what these are built with matters to
-# other programs alone, and calls that are calls (kernels/tgc.h) are compiled in a fifth of the time.
+# other programs alone, and calls that are calls (kernels/cpu/cpu_tgc.h) are compiled in a fifth of the time.
 quick_c=" test_cli test_documents test_hostile.sh test_infer_vectors test_kill.sh test_load test_locale test_options test_resume.sh test_silent.sh test_train test_trust test_tune "
 
 run() { # NAME COMMAND...

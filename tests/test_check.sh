@@ -39,7 +39,7 @@ while read -r name device options; do
         # Hopper's forms, played
         unset TGC_EMULATE_ARCH
         played=$device TGC_CXXFLAGS=$cxxflags
-        # built as for users: two of them, test_infer*, test_experts and test_train; the others quickly (kernels/tgc.h)
+        # built as for users: two of them, test_infer*, test_experts and test_train; the others quickly (kernels/cpu/cpu_tgc.h)
         unset TGC_CFLAGS
         [ "$device" = cpu ] && [ "$name" != heads ] && [ "$name" != documents ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
         # they run longer

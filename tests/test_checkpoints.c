@@ -1,8 +1,8 @@
 /* test_checkpoints.c: safetensors, Hugging Face folders and shards, llama2.c's files. */
 #include <math.h>
-#include "../runtime/checkpoint.h"
-#include "../runtime/json.h"
-#include "../runtime/safetensors.h"
+#include "../runtime/weights/checkpoint.h"
+#include "../runtime/util/json.h"
+#include "../runtime/weights/safetensors.h"
 #include "files_test.h"
 
 /* ---- safetensors ---- */

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "cli/work.h"
-#include "runtime/file.h"
+#include "runtime/util/file.h"
 #include "test.h"
 
 /* ---- running tgc in a child ---- */

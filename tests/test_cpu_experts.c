@@ -1,6 +1,6 @@
 /* test_cpu_experts.c: routing and experts in C, against plain loops in double. */
 #include "cpu_kernels.h"
-#include "cpu_expert.h"
+#include "cpu_grouped_gemm.h"
 #include "cpu_route.h"
 
 TEST(topk_and_its_gradient)

@@ -1,7 +1,7 @@
 /* test_cpu_products.c: elementary functions, 16-bit types, random numbers and products in C, against plain loops in double. */
 #include "cpu_kernels.h"
 #include "cpu_math.h"
-#include "cpu_matvec.h"
+#include "cpu_gemv.h"
 
 /* ---- numbers ----------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* test_cpu_update.c: the update and the sampler in C, against plain loops in double. */
 #include "cpu_kernels.h"
 #include "cpu_sample.h"
-#include "cpu_update.h"
+#include "cpu_adamw.h"
 
 /* ---- update ------------------------------------------------------------ */
 

@@ -8,8 +8,8 @@
 #include "test.h"
 
 #define FLAGS "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
-              "-Wno-format-overflow -Wno-psabi -fno-strict-aliasing -Icodegen -Icodegen/kernels -Iruntime -Itests " \
-              "-x c++ -include codegen/kernels/emulate.h"
+              "-Wno-format-overflow -Wno-psabi -fno-strict-aliasing -Icodegen/forms " KERNEL_INCLUDES " -Iruntime -Itests " \
+              "-x c++ -include codegen/kernels/emulate/emulate.h"
 
 static const char *cxx(void)
 {

@@ -1,8 +1,8 @@
 /* test_families.c: weights of real checkpoints under the models that read them, against logits, losses and gradients that
  * transformers and PyTorch computed: every family, trained models in Hugging Face's form and llama2.c's, first training steps. */
 #include <math.h>
-#include "../runtime/json.h"
-#include "../runtime/npy.h"
+#include "../runtime/util/json.h"
+#include "../runtime/weights/npy.h"
 #include "eval_models.h"
 #include "vectors.h"
 

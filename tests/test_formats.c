@@ -5,9 +5,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "../runtime/checkpoint.h"
-#include "../runtime/json.h"
-#include "../runtime/npy.h"
+#include "../runtime/weights/checkpoint.h"
+#include "../runtime/util/json.h"
+#include "../runtime/weights/npy.h"
 #include "files_test.h"
 
 /* ---- files ---- */

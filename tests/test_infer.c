@@ -121,7 +121,7 @@ static void check_folder(const char *dir)
         npy_close(&f.want);
 }
 
-/* Five are built as for users; the kernels of the others are theirs with other sizes, and built quickly (kernels/tgc.h). */
+/* Five are built as for users; the kernels of the others are theirs with other sizes, and built quickly (kernels/cpu/cpu_tgc.h). */
 static void check_family(const char *name)
 {
         static const char *const built_whole[] = { "gpt2", "llama", "mixtral", "gemma2", "falcon" };

@@ -1,8 +1,8 @@
 /* test_load.c: what a session needs to begin: a compiler, the cache, NVRTC, a device, and a program that fits its plan. */
 #include <fcntl.h>
 #include <sys/wait.h>
-#include "../runtime/cache.h"
-#include "../runtime/cuda_api.h"
+#include "../runtime/device/cache.h"
+#include "../runtime/device/cuda_api.h"
 #include "hand_plan.h"
 
 /* ---- compiler and cache ---- */

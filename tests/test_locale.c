@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include "cli/cli.h"
 #include "compiler/compiler.h"
-#include "runtime/c_locale.h"
-#include "runtime/file.h"
-#include "runtime/host_cc.h"
+#include "runtime/util/c_locale.h"
+#include "runtime/util/file.h"
+#include "runtime/device/host_cc.h"
 #include "runtime/tgc.h"
 #include "test.h"
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "cli/work.h"
-#include "runtime/file.h"
+#include "runtime/util/file.h"
 #include "test.h"
 
 static char dir[256], err[1 << 14];

@@ -2,10 +2,10 @@
  * refusal of everything that was damaged or made to harm. */
 #include <stdlib.h>
 #include <unistd.h>
-#include "../runtime/file.h"
-#include "../runtime/manifest.h"
-#include "../runtime/plan.h"
-#include "../runtime/program.h"
+#include "../runtime/util/file.h"
+#include "../runtime/plan/manifest.h"
+#include "../runtime/plan/plan.h"
+#include "../runtime/plan/program.h"
 #include "test.h"
 
 static char path[] = "/tmp/tgc-test-plan-XXXXXX";

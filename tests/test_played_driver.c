@@ -1,6 +1,6 @@
 /* test_played_driver.c: CUDA over a driver that is played by tests/fake_cuda.c. */
 #include <dlfcn.h>
-#include "../runtime/cuda_api.h"
+#include "../runtime/device/cuda_api.h"
 #include "session_checks.h"
 
 static const char fake_extra[] =

@@ -56,7 +56,7 @@ static void compiles(const char *file, const char *arch, int sm90a)
         snprintf(src, sizeof src, "#include \"%s\"\n", file);
         snprintf(gpu, sizeof gpu, "--gpu-architecture=%s", arch);
         snprintf(inc, sizeof inc, "-I%s/include", cuda_home());
-        const char *opt[] = { gpu, inc, "-std=c++17", "-Icodegen/kernels", "-Iruntime", "-Itests/emulate",
+        const char *opt[] = { gpu, inc, "-std=c++17", "-Icodegen/kernels/common", "-Iruntime", "-Itests/emulate",
                               "-DTGC_SM90A=1" };
         CHECK(n->create(&prog, src, "unit.cu", 0, NULL, NULL) == 0);
         int rc = n->compile(prog, sm90a ? 7 : 6, opt);

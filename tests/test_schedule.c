@@ -4,7 +4,7 @@
  * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and NAME:MxNxK is a short product
  * for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
  *
- * Of what starts early (early.c): NAME@I@J may load scratch I and J early, NAME^I all but scratch I; # fills sm_90a's
+ * Of what starts early (launch_overlap.c): NAME@I@J may load scratch I and J early, NAME^I all but scratch I; # fills sm_90a's
  * multiprocessors, 0 does not run there. */
 #include "test.h"
 #include <stdlib.h>

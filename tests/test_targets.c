@@ -8,9 +8,9 @@
 #include <glob.h>
 #include <stdlib.h>
 #include "cli/cli.h"
-#include "runtime/cuda_api.h"
-#include "runtime/parallel.h"
-#include "runtime/dev_impl.h"
+#include "runtime/device/cuda_api.h"
+#include "runtime/util/parallel.h"
+#include "runtime/device/dev_impl.h"
 #include "test.h"
 
 enum { MOST = 64, MOST_HEADERS = 128, TOGETHER = 8 };

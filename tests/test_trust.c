@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "cli/work.h"
-#include "runtime/device.h"
-#include "runtime/file.h"
+#include "runtime/device/device.h"
+#include "runtime/util/file.h"
 #include "runtime/tgc.h"
 #include "test.h"
 

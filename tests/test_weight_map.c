@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "../runtime/file.h"
-#include "../runtime/weight_map.h"
+#include "../runtime/util/file.h"
+#include "../runtime/weights/weight_map.h"
 #include "test.h"
 
 

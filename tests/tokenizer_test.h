@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include <time.h>
-#include "../runtime/tokenizer.h"
+#include "../runtime/tokenizer/tokenizer.h"
 #include "test.h"
 
 #define OWN  "tests/data/tokenizers/"    /* data/tokenizers/make.py */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include "../runtime/checkpoint.h"
+#include "../runtime/weights/checkpoint.h"
 #include "test.h"
 
 /* Exactly n values; caller frees. */

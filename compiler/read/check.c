@@ -2,7 +2,7 @@
 #include "read.h"
 #include <stdlib.h>
 #include <string.h>
-#include "../../runtime/file.h"
+#include "../../runtime/util/file.h"
 
 bool op_is_public(Op op)
 {

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../../runtime/json.h"
+#include "../../runtime/util/json.h"
 
 /* Reading ---------------------------------------------------------------- */
 

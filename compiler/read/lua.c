@@ -16,9 +16,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../../runtime/c_locale.h"
-#include "../../runtime/file.h"
-#include "../../runtime/json.h"
+#include "../../runtime/util/c_locale.h"
+#include "../../runtime/util/file.h"
+#include "../../runtime/util/json.h"
 
 /* Parameters --------------------------------------------------------------- */
 

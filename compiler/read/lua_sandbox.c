@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../../runtime/file.h"
+#include "../../runtime/util/file.h"
 
 enum {
         MEMORY_SOFT = 256 << 20, MEMORY_HARD = 512 << 20,

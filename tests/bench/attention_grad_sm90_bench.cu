@@ -1,6 +1,6 @@
-/* attention_grad_sm90_bench.cu: is attention_grad_sm90.cuh right, and how fast, on the Hopper at hand.
+/* attention_grad_sm90_bench.cu: is attention_backward_sm90.cuh right, and how fast, on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
  *           -o attention_grad_sm90_bench tests/bench/attention_grad_sm90_bench.cu -ldl
  *      ./attention_grad_sm90_bench [test [number]|speed [part of a problem's name]]
  *
@@ -19,10 +19,10 @@
 #include <vector>
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
-#include "attention_grad_sm90.cuh"
-#include "attention_grad_once_sm90.cuh"
-#include "attention_whole_sm90.cuh"
-#include "tail.cuh"
+#include "attention_backward_sm90.cuh"
+#include "attention_backward_fused_sm90.cuh"
+#include "attention_short_sm90.cuh"
+#include "functor.cuh"
 
 template <class T>
 static T *device(size_t n)
@@ -533,7 +533,7 @@ struct Problem {
         }
 };
 
-/* The rows of ../../codegen/attention_grad_tiles_sm90.def. */
+/* The rows of ../../codegen/forms/sm90_attention_backward_tiles.def. */
 template <int D> struct Best;
 template <> struct Best<64> {
         typedef AttGradTile90<64, 6, 2, true> DKV, DQ;
@@ -553,7 +553,7 @@ template <> struct Best<128> { typedef AttGradTile90<128, 4, 1, false> DKV, DQ; 
                 static_assert(Tile::SMEM == smem, "whole"); \
         };
 template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
-#include "../../codegen/attention_grad_tiles_sm90.def"
+#include "../../codegen/forms/sm90_attention_backward_tiles.def"
 #undef ATT_GRAD90
 #undef ATT_ONCE90
 #undef ATT_GRADS90

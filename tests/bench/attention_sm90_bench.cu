@@ -1,13 +1,13 @@
 /* attention_sm90_bench.cu: is attention_sm90.cuh right, and how fast, on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen -Icodegen/kernels -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
  *           -o attention_sm90_bench tests/bench/attention_sm90_bench.cu -ldl
  *      ./attention_sm90_bench [test|speed [part of a problem's name]]
  *
  * Tests: every query (or 4096 of them) and its lse against float64, fresh random inputs, outputs poisoned
  * before; lengths that are no multiple of a tile, windows, soft caps, slopes, fewer kv heads; twice the same
  * bits.  Speed: medians beside the portable kernel's; TFLOP/s of useful work, 4 B H T^2 D, half of it if
- * causal.  `table`: the row of attention_tiles_sm90.def; with -DBENCH_CANDIDATES others too, GROUPS BN STAGES
+ * causal.  `table`: the row of sm90_attention_tiles.def; with -DBENCH_CANDIDATES others too, GROUPS BN STAGES
  * TURNS.  Exit status 1 when something is wrong, 4 without a GPU that fits. */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <vector>
 #include "hopper.h"
-#include "attention_whole_sm90.cuh"
+#include "attention_short_sm90.cuh"
 #include "../emulate/attention_tiles.h"
 
 template <int D, int GROUPS> struct Table;
@@ -26,7 +26,7 @@ template <int D, int GROUPS> struct Table;
                 static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D ", " #GROUPS); \
         };
 #define ATT_WHOLE90(NB, smem) static_assert(AttWholeTile90<NB>::SMEM == smem, "the table's row of " #NB);
-#include "../../codegen/attention_tiles_sm90.def"
+#include "../../codegen/forms/sm90_attention_tiles.def"
 #undef ATT90
 #undef ATT_WHOLE90
 

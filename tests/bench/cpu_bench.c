@@ -1,7 +1,7 @@
 /* cpu_bench.c: the C kernels against the core's own peak, one thread.
  *
  *      cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math
- *         -Iruntime -Icodegen/kernels tests/bench/cpu_bench.c -o build/cpu_bench -lm && build/cpu_bench
+ *         -Iruntime -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) tests/bench/cpu_bench.c -o build/cpu_bench -lm && build/cpu_bench
  *
  * Every figure is the best of several runs: the machine may be shared. */
 #include <stdio.h>

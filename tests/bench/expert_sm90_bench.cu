@@ -1,17 +1,17 @@
-/* expert_sm90_bench.cu: is expert_sm90.cuh right, and how fast, on the Hopper at hand.
+/* expert_sm90_bench.cu: is grouped_gemm_sm90.cuh right, and how fast, on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime -Itests/bench \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -Itests/bench \
  *           -o expert_sm90_bench tests/bench/expert_sm90_bench.cu -ldl
  *      ./expert_sm90_bench [test | speed] [part of a name]
  *
  * As matmul_sm90_test.cu: tests are processes of their own, and every element is compared with a float64 sum, relative
  * to the root of the sum of squares of the products.  Speed: a time is the median of five runs of ten launches, 512
- * places are checked; `portable` is expert.cuh's kernel with the tile that training had.  Exit status 1 when something
+ * places are checked; `portable` is grouped_gemm.cuh's kernel with the tile that training had.  Exit status 1 when something
  * is wrong, 4 without a GPU that fits. */
 #define TGC_BOUNDED 1
 #include <math.h>
 #include "product_bench.h"
-#include "expert_sm90.cuh"
+#include "grouped_gemm_sm90.cuh"
 
 /* The six products of a mixture's two linears; k choices a token. */
 enum Kind { UP, DOWN, DOWN_DX, UP_DX, DOWN_DW, UP_DW };
@@ -77,7 +77,7 @@ struct Store<T, true> {
         }
 };
 
-/* expert.cuh's tails: with the expert, and no reads ahead. */
+/* grouped_gemm.cuh's tails: with the expert, and no reads ahead. */
 template <class T, bool ADDS, bool GRAD>
 struct Slot {
         static constexpr int MAXV = 8, MINV = 1;

@@ -9,7 +9,7 @@ out=${1:?folder for logs}
 shift
 what=" ${*:-check sanitize bench} "
 bin=${BIN:-$(mktemp -d)}
-flags="-std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen -Icodegen/kernels -Iruntime -Itests"
+flags="-std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Itests"
 mkdir -p "$out"
 
 build() # NAME SOURCE FLAG...

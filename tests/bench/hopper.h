@@ -15,7 +15,7 @@
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
 
-/* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as matmul_sm90.cuh says, or of box_rows by as many
+/* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as gemm_sm90.cuh says, or of box_rows by as many
  * columns as fill 128, 64 or 32 bytes.  The driver is opened here, so that no bench links it. */
 enum MapOf { MAP_BF16, MAP_F16, MAP_TF32 };
 static TmaMap map_of(void *p, long rows, long cols, int type, int box_rows = 0, int box_bytes = 128)

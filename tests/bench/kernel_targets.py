@@ -12,6 +12,7 @@ import argparse
 import csv
 import os
 import re
+import glob
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch_kernels import normal, time_ms
 
 NVCC = ("nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -w "
-        "-Icodegen -Icodegen/kernels -Iruntime -Itests -Itests/bench").split()
+        "-Iruntime -Itests -Itests/bench").split() + [f"-I{d}" for d in ("codegen/forms", *sorted(glob.glob("codegen/kernels/*/")))]
 MOST_ERROR = 0.02       # of 16-bit results, as rows_bench.h counts it
 BENCHES = ("matmul_sm90_bench", "attention_sm90_bench", "attention_grad_sm90_bench", "rows_bench", "update_bench")
 

@@ -1,6 +1,6 @@
 /* matmul_bench.cu: speed and error of the matmul families on the GPU at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/kernels -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
  *           -o matmul_bench tests/bench/matmul_bench.cu
  *      ./matmul_bench [part of a line's name]
  *
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 #include <cuda_runtime.h>
-#include "expert.cuh"
+#include "grouped_gemm.cuh"
 
 #define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)

@@ -1,4 +1,4 @@
-/* matmul_sm90.h: a product of matmul_sm90.cuh or matmul_short_sm90.cuh on the Hopper at hand, its inputs, and the float64
+/* matmul_sm90.h: a product of gemm_sm90.cuh or gemm_single_wave_sm90.cuh on the Hopper at hand, its inputs, and the float64
  * sums that it is compared with; matmul_sm90_test.cu and matmul_sm90_bench.cu.
  *
  * Inputs are normal numbers.  A place of C is compared with a float64 sum, relative to the root of the sum of squares of the
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include "product_bench.h"
 #include "product_tails.h"
-#include "matmul_short_sm90.cuh"
+#include "gemm_single_wave_sm90.cuh"
 #include "transpose.cuh"
 
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
                       && name::PARTS == parts && name::THREADS == threads && name::SMEM == smem, #name);
-#include "../../codegen/matmul_tiles_sm90.def"
+#include "../../codegen/forms/sm90_gemm_tiles.def"
 #undef TILE90
 
 struct Problem { int TA, TB, M, N, K; };

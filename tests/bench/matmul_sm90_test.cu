@@ -1,6 +1,6 @@
-/* matmul_sm90_test.cu: are matmul_sm90.cuh and matmul_short_sm90.cuh right on the Hopper at hand.
+/* matmul_sm90_test.cu: are gemm_sm90.cuh and gemm_single_wave_sm90.cuh right on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/kernels -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
  *           -o matmul_sm90_test tests/bench/matmul_sm90_test.cu
  *      ./matmul_sm90_test [part of a name]
  *

@@ -9,7 +9,7 @@
 #define BENCH_PRODUCT_TAILS_H
 
 #define TGC_FAST_MATH 1         /* as programs of 16-bit storage have it */
-#include "tail.cuh"
+#include "functor.cuh"
 
 enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, HALVES, SPREAD, SPLIT, SUMMED, SUMMED_SPLIT, GELU, TIMES };
 static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }

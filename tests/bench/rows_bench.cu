@@ -3,12 +3,12 @@
  * arrays that L2 has forgotten (time_queued_ms), a backward norm with the launch that adds up its gains' (and biases')
  * partial gradients; the others one launch at a time.
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/kernels -Iruntime tests/bench/rows_bench.cu -o rows_bench
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/bench/rows_bench.cu -o rows_bench
  *      rows_bench [part of a name] */
 #include "rows_bench.h"
 #include "map.cuh"
 #include "rows.cuh"
-#include "norm_back.cuh"
+#include "norm_backward.cuh"
 #include "columns.cuh"
 #include "route.cuh"
 

@@ -1,4 +1,4 @@
-/* attend_test.cu: kernels/attend_sm90.cuh and attention_decode_sm90.cuh in the emulator, in clusters.
+/* attend_test.cu: kernels/attention/qkv_attention_sm90.cuh and attention_decode_sm90.cuh in the emulator, in clusters.
  *
  * The product is compared with plain loops in double, the attention with attention_decode_task over the
  * same q and cache.  Cache rows that are not written yet hold NaN. */
@@ -12,7 +12,7 @@
 
 enum { CLUSTER = 8 };
 
-#include "attend_sm90.cuh"
+#include "qkv_attention_sm90.cuh"
 #include "attention_decode_sm90.cuh"
 
 static int failures;
@@ -257,7 +257,7 @@ template <class E, class A, int ROWS, int SPLITS, int N> void merges(const char 
         printf("ok %s\n", what);
 }
 
-/* Tiles as gen_attend_sm90.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
+/* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
 int main()
 {
         test<Case<float, Heads<2, 2, 16>, AttendTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("one query to a key");

@@ -1,8 +1,8 @@
 /* attention_test.cu: the attention families against plain loops in double.
  *
- *   emulator  g++ -std=c++17 -O1 -fno-strict-aliasing -Icodegen/kernels -Iruntime -x c++ \
- *                 -include codegen/kernels/emulate.h tests/emulate/attention_test.cu -o attention_test
- *   GPU       nvcc -std=c++17 -arch=sm_90 -Icodegen/kernels -Iruntime tests/emulate/attention_test.cu
+ *   emulator  g++ -std=c++17 -O1 -fno-strict-aliasing -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -x c++ \
+ *                 -include codegen/kernels/emulate/emulate.h tests/emulate/attention_test.cu -o attention_test
+ *   GPU       nvcc -std=c++17 -arch=sm_90 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/attention_test.cu
  *
  * Each case is one problem: storage type, head widths and counts, what is masked,
  * and lengths that do not divide the tiles.  Not-yet-written cache rows hold NaN.

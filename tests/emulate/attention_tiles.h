@@ -4,7 +4,7 @@
 #define TGC_ATTENTION_TILES_H
 
 #include "attention.cuh"
-#include "attention_grad.cuh"
+#include "attention_backward.cuh"
 #include "attention_decode.cuh"
 
 enum { KIND_FWD, KIND_DKV, KIND_DQ, CLASS_MMA, CLASS_TF32, CLASS_SIMT };
@@ -13,7 +13,7 @@ struct TileRow { int kind, cls, maxd, bm, bn, sub, cols, threads, minb; };
 constexpr TileRow tile_rows[] = {
 #define ATT_TILE(NAME, KIND, CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB, SMEM) \
         { KIND_##KIND, CLASS_##CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB },
-#include "../../codegen/attention_tiles.def"
+#include "../../codegen/forms/attention_tiles.def"
 #undef ATT_TILE
 };
 
@@ -31,7 +31,7 @@ constexpr int tile_smem(int kind, int cls, int D)
 #define ATT_TILE(NAME, KIND, CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB, SMEM) \
         if (kind == KIND_##KIND && cls == CLASS_##CLASS && D <= MAXD) \
                 return SMEM;
-#include "../../codegen/attention_tiles.def"
+#include "../../codegen/forms/attention_tiles.def"
 #undef ATT_TILE
         return -1;
 }

@@ -1,9 +1,9 @@
-/* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in tail_pair_sm90.cuh), and what is read for them it
+/* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in epilogue_pair_sm90.cuh), and what is read for them it
  * fetches (Fetched), played: every number of values that a tail stores of two sums, with and without reads, edges, several tiles a
  * block; the same bits as by ordinary loads and stores, and nothing written outside.  And tiles whose K pairs of blocks have in
  * parts, each of which finishes 64 or 32 of its columns. */
 #define TGC_SM90A 1
-#include "matmul_sm90.cuh"
+#include "gemm_sm90.cuh"
 #include "bench/product_tails.h"
 #include <cstdio>
 #include <cstring>

@@ -2,7 +2,7 @@
  * Device code only, so that NVRTC takes it too; kernels.cu checks the results. */
 #include "ptx.cuh"
 #define TGC_FAST_MATH 1
-#include "tail.cuh"
+#include "functor.cuh"
 
 /* ---- arithmetic -------------------------------------------------------- */
 

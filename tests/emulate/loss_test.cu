@@ -1,10 +1,10 @@
 /* loss_test.cu: cross_entropy_exp.cuh against plain loops in double: the whole way from x, w and targets to losses and to what
  * the gradients' products get.  A stand-in for the product stores exponentials and sums them by parts of the columns.  And
- * cross_entropy_short.cuh, from x to dx. */
+ * cross_entropy_small_vocab.cuh, from x to dx. */
 #include "near.h"
-#include "tail.cuh"
+#include "functor.cuh"
 #include "cross_entropy_exp.cuh"
-#include "cross_entropy_short.cuh"
+#include "cross_entropy_small_vocab.cuh"
 
 template <class T, int C, int W>
 struct Shift {

@@ -1,16 +1,16 @@
-/* matmul_test.cu: matmul.cuh and expert.cuh against plain loops, in the emulator or on a GPU:
+/* matmul_test.cu: gemm.cuh and grouped_gemm.cuh against plain loops, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate.h
- *          -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matmul_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matmul_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matmul_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matmul_test.cu
  *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
  * Inputs of the matmuls are small integers, so every sum is exact and results are compared for equality, but where a
  * norm follows. */
 #include "task.h"
-#include "expert.cuh"
-#include "matmul_norm.cuh"
-#include "matvec_shape.h"
+#include "grouped_gemm.cuh"
+#include "gemm_norm.cuh"
+#include "codegen/forms/gemv_shape.h"
 
 /* ---- matmul --------------------------------------------------------------------- */
 
@@ -457,7 +457,7 @@ static void expert_cases()
         static_assert(name::STAGES == stages, #name); \
         static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, #name); \
         static_assert((name::SIMT || name::TF32) == (#class[0] == 'F'), #name);
-#include "matmul_tiles.def"
+#include "codegen/forms/gemm_tiles.def"
 #undef TILE
 
 int main(int argc, char **argv)

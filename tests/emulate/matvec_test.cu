@@ -1,15 +1,15 @@
-/* matvec_test.cu: matvec.cuh and its forms for few rows against plain loops, in the emulator or on a GPU:
+/* matvec_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate.h
- *          -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matvec_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen -Icodegen/kernels -Iruntime tests/emulate/matvec_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matvec_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matvec_test.cu
  *
  * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are compared within that. */
 #include "task.h"
-#include "matvec_narrow.cuh"
-#include "matvec_shape.h"
-#include "matvec_mma.cuh"
-#include "matvec_short.cuh"
+#include "gemv_narrow.cuh"
+#include "codegen/forms/gemv_shape.h"
+#include "gemv_mma.cuh"
+#include "gemv_short.cuh"
 
 /* A gain by column, and with layer norm a bias. */
 __host__ __device__ static float gain_at(int col) { return 0.5f + (float)(col % 7) * 0.25f; }
@@ -143,7 +143,7 @@ static void matvec_case()
                 typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
                 s = matvec_shape((int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN);
                 report(s.unit == S::UNIT && s.flight == S::FLIGHT && s.kc == S::KC && s.cols == S::COLS
-                       && s.smem == S::SMEM, "matvec_shape.h agrees with MatvecShapeOf");
+                       && s.smem == S::SMEM, "gemv_shape.h agrees with MatvecShapeOf");
         }
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
         report(ok && matvec_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);

@@ -1,15 +1,15 @@
 /* rows_test.cu: maps, norms, softmax, reductions, cross-entropy and sums of columns, against
  * plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/kernels -Iruntime -include emulate.h rows_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/kernels -Iruntime rows_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h rows_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime rows_test.cu
  *
  * Sizes are odd on purpose: one element, one row, a last tile that is not full,
  * rows that fit a lane, a warp, a block, and none of these. */
 #include "near.h"
 #include "map.cuh"
 #include "rows.cuh"
-#include "norm_back.cuh"
+#include "norm_backward.cuh"
 #include "columns.cuh"
 #include "cross_entropy.cuh"
 

@@ -1,7 +1,7 @@
-/* short_test.cu: short products of Hopper (matmul_short_sm90.cuh), played: tails that read and tails that do not, K of
+/* short_test.cu: short products of Hopper (gemm_single_wave_sm90.cuh), played: tails that read and tails that do not, K of
  * few steps and of many, each operand early or not, against plain loops. */
 #define TGC_SM90A 1
-#include "matmul_short_sm90.cuh"
+#include "gemm_single_wave_sm90.cuh"
 #include <cmath>
 #include <cstdio>
 #include <cstring>

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <type_traits>
-#include "matmul.cuh"
+#include "gemm.cuh"
 
 /* ---- memory and launches of both kinds ------------------------------------ */
 

@@ -2,7 +2,7 @@
 #ifndef TGC_UPDATE_RUNS_H
 #define TGC_UPDATE_RUNS_H
 
-#include "update.cuh"
+#include "adamw.cuh"
 
 struct GradNormRun {
         const Rt *rt;

@@ -1,5 +1,5 @@
 /* args.c: a command's name and its arguments, a NUL after each */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
 #include "../../cli/option.h"
 

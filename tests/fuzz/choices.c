@@ -1,5 +1,5 @@
 /* choices.c: tiles that were chosen, `tgc tune`'s text */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
 #include "../../codegen/codegen.h"
 

@@ -1,6 +1,6 @@
 /* json.c: the JSON layer.  Its cursors see what the text says, and cJSON agrees that it is JSON. */
 #include "fuzz.h"
-#include "../../runtime/json.h"
+#include "../../runtime/util/json.h"
 
 static size_t walk_json(Json v, JsonBuf *b)
 {

@@ -1,6 +1,6 @@
 /* llama2c.c: a llama2.c checkpoint: as it is; and its header, the rest being as long as that asks for (256 KiB at most) */
 #include "file.h"
-#include "../../runtime/checkpoint.h"
+#include "../../runtime/weights/checkpoint.h"
 
 static void use_llama2c(const uint8_t *data, size_t n)
 {

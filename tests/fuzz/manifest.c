@@ -1,7 +1,7 @@
 /* manifest.c: a plan's manifest */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../runtime/manifest.h"
+#include "../../runtime/plan/manifest.h"
 
 FUZZ(manifest)
 {

@@ -2,7 +2,7 @@
 #ifndef TGC_FUZZ_MODEL_H
 #define TGC_FUZZ_MODEL_H
 
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
 #include "../../compiler/compiler.h"
 

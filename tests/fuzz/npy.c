@@ -1,6 +1,6 @@
 /* npy.c: a .npy file, such as --batch_offsets */
 #include "file.h"
-#include "../../runtime/npy.h"
+#include "../../runtime/weights/npy.h"
 
 FUZZ(npy)
 {

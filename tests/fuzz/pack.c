@@ -1,7 +1,7 @@
 /* pack.c: a plan's packs of files, and sources in units */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../runtime/plan.h"
+#include "../../runtime/plan/plan.h"
 
 FUZZ(pack)
 {

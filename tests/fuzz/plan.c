@@ -1,14 +1,14 @@
 /* plan.c: a plan's sections: name, newline, text, NUL, and so on; written, opened again, and every one of them used as
  * commands use it, but for the code: the device here launches nothing.  Its memory ends where it was asked to. */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "folder.h"
 #include "../../cli/tune.h"
 #include "../../cli/oracle.h"
-#include "../../runtime/dev_impl.h"
-#include "../../runtime/tokenizer.h"
-#include "../../runtime/weight_map.h"
+#include "../../runtime/device/dev_impl.h"
+#include "../../runtime/tokenizer/tokenizer.h"
+#include "../../runtime/weights/weight_map.h"
 
-/* ---- a device without code, instead of runtime/dev_cpu.c ---- */
+/* ---- a device without code, instead of runtime/device/dev_cpu.c ---- */
 
 enum { MOST_MEMORY = 16 << 20 };
 

@@ -1,7 +1,7 @@
 /* plan_file.c: a plan file as a container: as it is; and with its size and hashes set right */
 #include <xxhash.h>
 #include "file.h"
-#include "../../runtime/plan.h"
+#include "../../runtime/plan/plan.h"
 
 enum { HEAD = 64, ENTRY = 56, PIECE = 16 << 20 };
 

@@ -1,7 +1,7 @@
-/* program.c: a plan's program.  What holds of one that is accepted is in runtime/program.h. */
-#include "words.h"
+/* program.c: a plan's program.  What holds of one that is accepted is in runtime/plan/program.h. */
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../runtime/program.h"
+#include "../../runtime/plan/program.h"
 
 static void ref_holds(const Program *p, Ref r)
 {

@@ -1,7 +1,7 @@
 /* safetensors.c: a file as it is; and header, a NUL, data, with the length put before it */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../runtime/safetensors.h"
+#include "../../runtime/weights/safetensors.h"
 
 static void use_safetensors(const uint8_t *data, size_t n)
 {

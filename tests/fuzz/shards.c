@@ -1,8 +1,8 @@
 /* shards.c: config.json, a NUL, model.safetensors.index.json, a NUL, and the headers of two shards, each with a NUL
  * behind it.  Their data is zeros, as many as the headers ask for (64 KiB at most). */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "folder.h"
-#include "../../runtime/checkpoint.h"
+#include "../../runtime/weights/checkpoint.h"
 
 /* The largest number in it. */
 static size_t largest_of(const uint8_t *s, size_t n)

@@ -3,7 +3,7 @@
 #define TGC_FUZZ_TOK_H
 
 #include "fuzz.h"
-#include "../../runtime/tokenizer.h"
+#include "../../runtime/tokenizer/tokenizer.h"
 
 static inline void use_tokenizer(const Tokenizer *t, const char *text, size_t n)
 {

@@ -1,8 +1,8 @@
 /* weight_map.c: the text of a weight map.  It is printed to what reads back the same; weights of a small checkpoint go
  * through it into small parameters, and out again. */
-#include "words.h"
+#include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../runtime/weight_map.h"
+#include "../../runtime/weights/weight_map.h"
 
 static const struct { const char *name; int rank; int64_t dim[3]; } map_tensor[] = {
         { "a", 2, { 4, 6 } }, { "b", 1, { 6 } }, { "c", 3, { 2, 4, 6 } }, { "d.weight", 2, { 8, 4 } }, { "e", 0, { 0 } },

@@ -1,4 +1,4 @@
-/* words.h: a mutator for texts.  Bytes alone seldom make another number or a known name of one: every other time a word
+/* line_reader.h: a mutator for texts.  Bytes alone seldom make another number or a known name of one: every other time a word
  * or a number is replaced, by one that is known to hurt or by another of the same text, or a line is moved. */
 #ifndef TGC_FUZZ_WORDS_H
 #define TGC_FUZZ_WORDS_H

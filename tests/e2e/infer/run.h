@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include "../../test.h"
 #include "../../../cli/cli.h"
-#include "../../../runtime/file.h"
-#include "../../../runtime/npy.h"
-#include "../../../runtime/session.h"
+#include "../../../runtime/util/file.h"
+#include "../../../runtime/weights/npy.h"
+#include "../../../runtime/session/session.h"
 
 
 typedef struct Trial {

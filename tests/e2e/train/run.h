@@ -16,9 +16,9 @@
 #include <unistd.h>
 #include "../../test.h"
 #include "../../../cli/cli.h"
-#include "../../../runtime/checkpoint.h"
-#include "../../../runtime/file.h"
-#include "../../../runtime/npy.h"
+#include "../../../runtime/weights/checkpoint.h"
+#include "../../../runtime/util/file.h"
+#include "../../../runtime/weights/npy.h"
 
 /* 65 different characters. */
 static inline const char *text_file(void)

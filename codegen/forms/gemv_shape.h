@@ -1,0 +1,141 @@
+/* gemv_shape.h: block shape of kernels/gemv/gemv.cuh, for the C side.
+ * MatvecShape in that file computes the same; tests/emulate/matmul_test.cu compares them. */
+#ifndef TGC_MATVEC_SHAPE_H
+#define TGC_MATVEC_SHAPE_H
+
+#include <stdbool.h>
+
+typedef struct MatvecShape {
+        int unit;       /* elements per load                                 */
+        int flight;     /* loads under way per lane and column               */
+        int kc;         /* K per pass over shared memory, padded             */
+        int cols;       /* columns of y per tile: a call has ceil(N / cols)  */
+        int smem;       /* bytes                                             */
+} MatvecShape;
+
+/* esize: bytes per element of W; the rest as the template arguments. */
+static inline MatvecShape matvec_shape(int esize, int M, int K, int threads, int rows, int split, int align)
+{
+        MatvecShape s;
+        int batch, fit;
+
+        s.unit = align / esize;
+        s.flight = rows >= 8 ? 1 : 8 / rows;
+        while (s.flight > 1 && (s.flight / 2 * split * 32 * s.unit >= K || s.flight * split * 32 * s.unit * M > 16384))
+                s.flight /= 2;
+        batch = s.flight * split * 32 * s.unit;
+        fit = 16384 / M / batch;
+        s.kc = (fit < 1 ? 1 : fit) * batch;
+        if (s.kc > (K + batch - 1) / batch * batch)
+                s.kc = (K + batch - 1) / batch * batch;
+        s.cols = threads / 32 / split * rows;
+        s.smem = (M * s.kc + 32 + threads / 32 * rows * M) * 4;
+        return s;
+}
+
+/* matvec_kn: W stored (K,N), `cols` columns per tile. */
+static inline int matvec_kn_smem(int M, int K, int threads, int cols)
+{
+        int fit = 16384 / M / 64 * 64, kc = fit < K ? fit : K;
+
+        return (M * kc + 32 + threads / 32 * cols * M) * 4;
+}
+
+/* kernels/gemv/gemv_short.cuh: all of W under way at once. */
+typedef struct MatvecShort {
+        int rows, split;        /* template arguments; rows 0: not for this product */
+        int threads, cols, smem;
+} MatvecShort;
+
+/* minv: least width of the tail; sms: multiprocessors.  One block on each, so that the blocks of the next
+ * launch find room beside them: W takes at most 48 KB of a multiprocessor's registers. */
+static inline MatvecShort matvec_short(int esize, long N, int K, int align, int minv, int sms)
+{
+        MatvecShort s = { 0, 1, 0, 0, 0 };
+        int unit = align / esize, rows = 4, per;
+        long groups;
+
+        if (N * K * esize > 48L * 1024 * sms || K < 64)
+                return s;
+        while (s.split < 8 && (K + 32 * unit * s.split - 1) / (32 * unit * s.split) * unit > 32)
+                s.split *= 2;
+        per = (K + 32 * unit * s.split - 1) / (32 * unit * s.split);
+        if (per * unit > 32)
+                return s;
+        while (rows > minv && (N + rows - 1) / rows * s.split < 4L * sms)       /* a warp for each of its schedulers */
+                rows /= 2;
+        groups = (N + rows - 1) / rows;
+        if (groups * s.split > 16)                      /* else one block has it all */
+                groups = (groups + sms - 1) / sms;
+        if (groups * s.split > 16)
+                return s;
+        s.rows = rows;
+        s.threads = (int)groups * s.split * 32;
+        s.cols = (int)groups * rows;
+        s.smem = s.threads / 32 * (rows + 3) * 4;
+        return s;
+}
+
+/* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way at once,
+ * and without a norm. */
+typedef struct MatvecMma {
+        int warps, tiles, rounds;       /* template arguments; warps 0: not for this product */
+        int cols, smem;                 /* a call has ceil(N / cols) blocks */
+} MatvecMma;
+
+/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where 16 rows of x stay.  A W that
+ * fits into the registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the
+ * blocks of the next launch find room beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
+static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
+{
+        MatvecMma s = { 0 };
+        int most = M > 8 && M <= 16 ? 4 : 8, chunks = (K + 31) / 32, warps = chunks > 8 * most ? 16 : 8;
+        int steps = (chunks + most * warps - 1) / (most * warps), per = (chunks + warps * steps - 1) / (warps * steps);
+        int tiles = 1;
+        long blocks, all = (N + 7) / 8, least = (all + sms - 1) / sms, many = 16 / warps * sms;
+        bool at_once = steps == 1 && per * least <= 12 && least <= 4;
+
+        if (M < 2 || M > 64 || K % 8 || (norm && (steps > 1 || M > 16)) || (M > 16 && !at_once))
+                return s;
+        if (at_once)
+                tiles = (int)least;
+        while (!at_once && tiles < 4 && 2 * tiles * per <= 8 && all >= 2L * tiles * sms)
+                tiles *= 2;
+        blocks = (all + tiles - 1) / tiles;
+        s.warps = warps;
+        s.tiles = tiles;
+        s.rounds = at_once ? 1 : (int)((blocks + many - 1) / many);
+        s.cols = 8 * tiles * s.rounds;
+        s.smem = ((s.rounds > 1 ? 2 : 1) * warps * M * 8 * tiles + warps * 32) * 4;
+        return s;
+}
+
+/* kernels/gemv/gemv_narrow.cuh: short rows of W out of L2. */
+typedef struct MatvecNarrow { int lanes, tiles; } MatvecNarrow; /* template arguments; lanes 0: not for this product */
+
+enum {
+        NARROW_THREADS = 128, NARROW_BLOCKS = 3,        /* of a multiprocessor: 168 registers */
+        NARROW_REGISTERS = 108                          /* for a lane's part of x and one of W's rows */
+};
+
+/* A W too large for matvec_short, no larger than L2.  As few lanes as hold their part of a row, four at least (64
+ * bytes) and eight at most: longer rows keep a warp busy as they are. */
+static inline MatvecNarrow matvec_narrow(int esize, long N, int K, int align, int sms)
+{
+        MatvecNarrow s = { 0, 0 };
+        int unit = align / esize;
+        long runs;
+
+        if (N * K * esize > 32L << 20)
+                return s;
+        for (int lanes = 4; lanes <= 8 && !s.lanes; lanes *= 2)
+                if (K % (lanes * unit) == 0 && K / lanes + K / lanes * esize / 4 <= NARROW_REGISTERS)
+                        s.lanes = lanes;
+        if (!s.lanes)
+                return s;
+        runs = (N + NARROW_THREADS / s.lanes - 1) / (NARROW_THREADS / s.lanes);
+        s.tiles = runs < NARROW_BLOCKS * sms ? (int)runs : NARROW_BLOCKS * sms;
+        return s;
+}
+
+#endif

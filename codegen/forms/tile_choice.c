@@ -1,0 +1,266 @@
+/* tile_choice.c: the tile of a product: one that was measured (`tgc tune`), else the cost model's.
+ *
+ * Products are equal by key: what decides how fast a tile is, and nothing that differs between layers.
+ *
+ *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of tail for an element of y
+ *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by the way
+ *
+ * M x N x K, M after <= where it is the most; n or t for each operand: as it lies, or transposed; the tail's ops and
+ * what it moves; then perhaps batch=N, align=BYTES and sums.  Choices are a text, a line each:
+ *
+ *      tgc-choices 1
+ *      gpu NVIDIA H100 80GB HBM3, sm_90a               where they were measured, for people
+ *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and into how many parts K is cut
+ *
+ * A tile of gemm_tiles.def is then the kernel's only one; one of sm90_gemm_tiles.def is its branch for sm_90a. */
+#include "../codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the text ------------------------------------------------------------- */
+
+/* The first mistake is the one that is said. */
+static void mistake(Choices *c, Loc loc, const char *what)
+{
+        if (!c->wrong)
+                c->wrong = what, c->at = loc;
+}
+
+/* The next word of a line; "" at its end. */
+static char *word(char **s)
+{
+        char *w = *s + strspn(*s, " ");
+        *s = w + strcspn(w, " ");
+        if (**s)
+                *(*s)++ = 0;
+        return w;
+}
+
+static void read_choice(Choices *c, char *s, Loc loc)
+{
+        Choice x = { .key = word(&s), .tile = word(&s) };
+        char *slash = strchr(x.tile, '/'), *end = slash;
+        if (slash)
+                *slash = 0, x.splits = (int)strtol(slash + 1, &end, 10);
+        if (!*x.key || !slash || x.splits < 1 || end == slash + 1 || *end || *word(&s))
+                mistake(c, loc, "a line is: choose KEY TILE/PARTS");
+        else if (!tile_known(x.tile))
+                mistake(c, loc, arena_fmt(c->arena, "no tile is called %.40s; gemm_tiles.def and sm90_gemm_tiles.def "
+                                                    "have them all, `tgc tune` measures them", x.tile));
+        for (int i = 0; i < c->n; i++)
+                if (!strcmp(c->choice[i].key, x.key))
+                        mistake(c, loc, arena_fmt(c->arena, "%.200s has been chosen a tile for in line %d", x.key,
+                                                  c->choice[i].loc.line));
+        x.loc = loc;
+        c->choice[c->n++] = x;
+}
+
+Choices *choices_read(Arena *a, const char *text, const char *name)
+{
+        Choices *c = arena_alloc(a, sizeof *c);
+        char *s = arena_str(a, text), *next;
+        int lines = 1, n = 0;
+        for (const char *p = text; (p = strchr(p, '\n')); p++)
+                lines++;
+        c->choice = arena_alloc(a, (size_t)lines * sizeof *c->choice);
+        c->gpu = "";
+        c->arena = a;
+        for (; s; s = next) {
+                Loc loc = { name, ++n, 0 };
+                if ((next = strchr(s, '\n')))
+                        *next++ = 0;
+                s[strcspn(s, "\r")] = 0;
+                if (n == 1) {
+                        if (strcmp(s, "tgc-choices 1"))
+                                mistake(c, loc, "not a text of choices: the first line must be tgc-choices 1");
+                        continue;
+                }
+                char *w = word(&s);
+                if (!strcmp(w, "gpu"))
+                        c->gpu = s;
+                else if (!strcmp(w, "choose"))
+                        read_choice(c, s, loc);
+                else if (*w && *w != '#')
+                        mistake(c, loc, arena_fmt(a, "'%.40s' is neither gpu nor choose", w));
+        }
+        return c;
+}
+
+static int by_key(const void *a, const void *b)
+{
+        return strcmp(((const Choice *)a)->key, ((const Choice *)b)->key);
+}
+
+int choices_used(Choices *c, Text *out)
+{
+        int n = 0;
+        qsort(c->choice, (size_t)c->n, sizeof *c->choice, by_key);
+        text_add(out, "tgc-choices 1\n");
+        if (*c->gpu)
+                text_add(out, "gpu %s\n", c->gpu);
+        for (int i = 0; i < c->n; i++)
+                if (c->choice[i].used) {
+                        text_add(out, "choose %s %s/%d\n", c->choice[i].key, c->choice[i].tile, c->choice[i].splits);
+                        n++;
+                }
+        return n;
+}
+
+/* ---- keys ------------------------------------------------------------------ */
+
+const char *tail_key(Emit *e, const Functor *f)
+{
+        Text t = { 0 };
+        for (int i = 0; i < f->n_nodes; i++) {
+                const OpInfo *o = &op_info[NODE(e->g, f->node[i])->op];
+                if (o->cls != CLASS_VIEW && o->op != OP_CAST)
+                        text_add(&t, "%s%s", t.n ? "+" : "", o->text);
+        }
+        const char *s = arena_str(e->tmp, t.n ? t.s : "store");
+        text_free(&t);
+        return s;
+}
+
+static const char *key_of(Emit *e, const Product90 *p, const Ways *w)
+{
+        Text t = { 0 };
+        text_add(&t, "%s:%s%lldx%lldx%lld:%c%c:%s:%.0f", dt_name[p->dt], w->most ? "<=" : "", (long long)p->M,
+                 (long long)p->N, (long long)p->K, "nt"[p->ta], "nt"[p->tb], w->tail, p->tail_bytes);
+        if (w->batch > 1)
+                text_add(&t, ":batch=%lld", (long long)w->batch);
+        if (p->align < 16)
+                text_add(&t, ":align=%d", p->align);
+        if (w->sums)
+                text_add(&t, ":sums");
+        const char *s = arena_str(e->m->arena, t.s);
+        text_free(&t);
+        return s;
+}
+
+/* ---- candidates ------------------------------------------------------------ */
+
+static int by_time(const void *a, const void *b)
+{
+        const Candidate *x = a, *y = b;
+        return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
+}
+
+static bool same(const Candidate *a, const char *name, int splits)
+{
+        return a->splits == splits && !strcmp(a->name, name);
+}
+
+/* All ways to do it that the plan can hold, the fastest by estimate first. */
+static int ways(const Product90 *p, const Ways *w, int model_splits, Candidate *c)
+{
+        int n = tile_list(p->dt, p->M, p->N, p->K, w->batch, w->cut, c);
+        if (w->maps) {
+                for (int i = 0; i < n; i++)
+                        c[i].us = tile_time_tail(c[i].t, p, c[i].splits);
+                n += tile90_list(p, model_splits > 1, c + n);
+        }
+        qsort(c, (size_t)n, sizeof *c, by_time);
+        return n;
+}
+
+/* The list for `tgc tune`, best first: of every tile that promises something the best number of parts, then of every
+ * tile the second best. */
+static const char *promising(Emit *e, const Candidate *c, int n)
+{
+        Text t = { 0 };
+        for (int place = 0; place < 2; place++)
+                for (int i = 0; i < n && c[i].us < 1.5 * c[0].us; i++) {
+                        int better = 0;
+                        for (int k = 0; k < i; k++)
+                                better += !strcmp(c[k].name, c[i].name);
+                        if (better == place)
+                                text_add(&t, " %s/%d", c[i].name, c[i].splits);
+                }
+        const char *s = arena_str(e->m->arena, t.s ? t.s : "");
+        text_free(&t);
+        return s;
+}
+
+static int product_new(Module *m, Product x)
+{
+        for (int i = 0; i < m->n_products; i++)
+                if (!strcmp(m->product[i].key, x.key))
+                        return i;
+        m->product = arena_grow(m->arena, m->product, m->n_products, &m->cap_products, sizeof *m->product);
+        m->product[m->n_products] = x;
+        return m->n_products++;
+}
+
+Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
+{
+        Candidate *c = arena_alloc(e->tmp, MOST_CANDIDATES * sizeof *c);
+        Pick k = { .splits = 1, .splits90 = 1 };
+        Choices *all = e->m->choices;
+        const char *key = key_of(e, p, w);
+        k.t = tile_pick(p->dt, p->M, p->N, p->K, w->batch, w->cut ? &k.splits : NULL);
+        if (w->maps)
+                k.t90 = tile90_pick(p, k.t, k.splits, &k.splits90);
+        int n = ways(p, w, k.splits, c), i;
+        for (int j = 0; all && j < all->n; j++) {
+                Choice *x = &all->choice[j];
+                if (strcmp(x->key, key))
+                        continue;
+                for (i = 0; i < n && !same(&c[i], x->tile, x->splits); i++)
+                        ;
+                x->used = true;
+                if (i == n) {
+                        mistake(all, x->loc, arena_fmt(all->arena, "%.200s cannot take %s/%d; it can take%.500s", key,
+                                                       x->tile, x->splits, promising(e, c, n)));
+                        continue;
+                }
+                k.t90 = c[i].t90;
+                k.forced = true;
+                if (c[i].t90)
+                        k.splits90 = c[i].splits;
+                else
+                        k.t = c[i].t, k.splits = c[i].splits, k.splits90 = 1;
+        }
+        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits), NULL, promising(e, c, n), false };
+        if (k.t90)
+                x.tile90 = arena_fmt(e->m->arena, "%s/%d", k.t90->name, k.splits90);
+        k.product = product_new(e->m, x);
+        k.first = e->n_launch;
+        return k;
+}
+
+void product_end(Emit *e, const Pick *k)
+{
+        for (int i = k->first; i < e->n_launch; i++)
+                e->launch[i].piece[0]->product = k->product + 1;
+}
+
+/* ---- for `tgc tune` --------------------------------------------------------- */
+
+/* Where launches were joined, their time says nothing about one product. */
+void products_run(Emit *e, const char *program, Text *out)
+{
+        Module *m = e->m;
+        for (int l = 0; l < e->n_launch; l++) {
+                const Launch *x = &e->launch[l];
+                for (int i = 0; i < x->n_pieces; i++) {
+                        int product = x->piece[i]->product - 1;
+                        bool bias = !strcmp(x->piece[i]->include, "columns");   /* its sums: short, whatever the tile */
+                        if (product < 0 || (bias && x->n_pieces > 1))
+                                continue;
+                        if (x->n_pieces > 1)
+                                m->product[product].joined = true;
+                        else
+                                text_add(out, "run %s %d %s\n", program, l, m->product[product].key);
+                }
+        }
+}
+
+void products_text(const Module *m, Text *out)
+{
+        for (int i = 0; i < m->n_products; i++) {
+                const Product *p = &m->product[i];
+                if (!p->joined)
+                        text_add(out, "product %s has %s%s%s or%s\n", p->key, p->tile, p->tile90 ? " " : "",
+                                 p->tile90 ? p->tile90 : "", p->others);
+        }
+}

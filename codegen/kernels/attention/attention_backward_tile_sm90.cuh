@@ -1,0 +1,296 @@
+/* attention_backward_tile_sm90.cuh: what attention's kernels of gradients on Hopper share (attention_dq_sm90.cuh,
+ * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a warpgroup's way along the ring.
+ *
+ * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the output),
+ * which stay, and all rows that they meet, 64 at a step, which stream through a ring.  Warpgroup 0 loads; 1 and 2
+ * have 64 own rows each, and nothing to tell each other. */
+#ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
+#define TGC_ATTENTION_GRAD_TILE_SM90_CUH
+
+#include "attention_backward.cuh"
+#include "attention_sm90.cuh"
+#ifdef TGC_SM90A
+
+/* ring_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
+ * once ("wgmma.mma_async instructions are serialized", C7514). */
+TGC_DEV void att_wait90(Mbar *bar, unsigned parity)
+{
+#ifdef TGC_BOUNDED
+        ring_wait(bar, parity);
+#else
+        for (int tries = 0; !mbarrier_try_wait(bar, parity); tries++)
+                if (tries == 1 << 30)
+                        __trap();
+#endif
+}
+
+struct AttGradMaps {
+        AttMap q, k, v, g;
+        const int *documents;                   /* as AttIn's */
+};
+
+template <class E>
+struct AttGradRows {
+        const E *o;
+        Strides so;
+        const E *g;
+        Strides sg;
+};
+
+template <class E, class Att>
+__host__ __device__ constexpr bool att_grad90_serves()
+{
+        return sizeof(E) == 2 && (Att::D == 64 || Att::D == 128) && !AttHead<E, Att>::SHAPED && !Att::MASK
+            && !Att::CACHED && Att::DROPOUT == 0.f && (!Att::DOCUMENTS || Att::CAUSAL);
+}
+
+/* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.  KEEP: both own
+ * operands are held in registers, so that products read only the step from shared memory. */
+template <int D_, int STAGES_, int OWNS_, bool KEEP_>
+struct AttGradTile90 {
+        static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = OWNS_, THREADS = 384;
+        static constexpr bool KEEP = KEEP_;
+        typedef AttPanel<BM, D> Own;
+        typedef AttPanel<BN, D> Step;
+        /* Shared memory: own rows of both kinds; the ring and its barriers; barriers full and empty of the own
+         * rows; lse and delta of each stage. */
+        static constexpr int STAGE = 2 * Step::BYTES, OWN = 2 * Own::BYTES, RING = OWNS * OWN;
+        static constexpr int OWN_BAR = RING + STAGES * (STAGE + 16), ROWS = OWN_BAR + OWNS * 16;
+        static constexpr int SMEM = ROWS + STAGES * BN * 8;
+        /* From a step's descriptor as an operand whose k is D to that whose k are the rows: another lbo. */
+        static constexpr unsigned TALL = (BN * 128 - 16) >> 4 << 16;
+        static_assert(D == 64 || D == 128, "whole boxes");
+
+        /* Of job i: its own rows, their barriers, and how often those went round before. */
+        static __device__ __forceinline__ char *own(char *smem, int i) { return smem + i % OWNS * OWN; }
+        static __device__ __forceinline__ Mbar *full(char *smem, int i) { return (Mbar *)(smem + OWN_BAR) + i % OWNS; }
+        static __device__ __forceinline__ Mbar *empty(char *smem, int i) { return full(smem, i) + OWNS; }
+        static __device__ __forceinline__ unsigned round(int i) { return i / OWNS & 1; }
+};
+
+/* ---- jobs ------------------------------------------------------------------- */
+
+/* Job i of a block: head of the batch, row block.  Causal jobs differ in length.  Many jobs: a long and a short
+ * one of the same head follow each other, and neighbouring blocks share heads, which stay in L2.
+ * Few: the longest of all heads first, dealt to the blocks forth and back.  false: there is none. */
+TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool last_first, int &bh, int &m)
+{
+        if (blocks % 2 == 0 && heads * (blocks / 2) >= 4 * step) {
+                const int t = first + i / 2 * step, half = blocks / 2;
+                bh = t / half;
+                m = i & 1 ? blocks - 1 - t % half : t % half;
+                return bh < heads;
+        }
+        const int t = i * step + (i & 1 ? step - 1 - first : first);
+        bh = t % heads;
+        m = last_first ? blocks - 1 - t / heads : t / heads;
+        return t < heads * blocks;
+}
+
+/* The own rows [row, row + 128) of a job and the steps [lo, hi) that some of them meet. */
+struct AttJob { int b, h, row, lo, hi; };
+
+/* One thread: a block's job i's own rows, of two operands. */
+template <class Tile, class Job>
+TGC_DEV void att_load_own90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j, int T)
+{
+        Mbar *full = Tile::full(smem, i);
+        ring_wait(Tile::empty(smem, i), Tile::round(i) ^ 1);
+        mbarrier_expect_tx(full, Tile::OWN);
+        Tile::Own::load(Tile::own(smem, i), a, j.h, j.b * T + j.row, full);
+        Tile::Own::load(Tile::own(smem, i) + Tile::Own::BYTES, b, j.h, j.b * T + j.row, full);
+}
+
+/* Step m of a sequence, whose rows begin at `from`. */
+template <class Tile>
+TGC_DEV void att_load_step90(Ring<Tile> &ring, const AttMap &a, const AttMap &b, int h, int from, int m)
+{
+        Mbar *full = ring.full(ring.stage);
+        ring.wait_empty();
+        mbarrier_expect_tx(full, Tile::STAGE);
+        Tile::Step::load(ring.a(), a, h, from + m * 64, full);
+        Tile::Step::load(ring.a() + Tile::Step::BYTES, b, h, from + m * 64, full);
+        ring.next();
+}
+
+/* ---- registers ----------------------------------------------------------------- */
+
+/* x (64,64) as A operand. */
+template <class E>
+TGC_DEV void att_pack90(unsigned (&p)[4][4], const float (&x)[32])
+{
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+                p[i / 4][i % 4] = pack2<E>(x[2 * i], x[2 * i + 1]);
+}
+
+/* Descriptors differ in their lower words: all panels are swizzled alike, 8 rows are 1024 bytes. */
+TGC_DEV unsigned long long att_desc90(unsigned low)
+{
+        return low | (unsigned long long)(1024 >> 4) << 32 | (unsigned long long)SWIZZLE_128 << 62;
+}
+
+/* 64 own rows (of them this warp's 16) as A operand, where they are kept; read at each use where not. */
+template <class Tile>
+struct AttOwn {
+        unsigned f[Tile::KEEP ? Tile::D / 16 : 1][4];
+
+        /* panel: of all own rows; row: this warp's first one. */
+        __device__ __forceinline__ void init(const char *panel, int row)
+        {
+                const int lane = threadIdx.x & 31, r = row + (lane & 15);
+                if constexpr (Tile::KEEP)
+#pragma unroll
+                        for (int ks = 0; ks < Tile::D / 16; ks++)
+                                ldmatrix_x4(f[ks], panel + ks / 4 * (Tile::BM * 128) + r * 128
+                                                   + ((ks % 4 * 2 + (lane >> 4)) ^ (r & 7)) * 16);
+        }
+        /* x = own rows times rows of the step, transposed. */
+        template <class E>
+        __device__ __forceinline__ void product(float (&x)[32], unsigned own_, unsigned step_, E tag) const
+        {
+                const unsigned long long own = att_desc90(own_), step = att_desc90(step_);
+#pragma unroll
+                for (int ks = 0; ks < Tile::D / 16; ks++)
+                        if constexpr (Tile::KEEP)
+                                wgmma<0>(x, f[ks], step + Tile::Step::wide_k(ks), ks > 0, tag);
+                        else
+                                wgmma<0, 0>(x, own + Tile::Own::wide_k(ks), step + Tile::Step::wide_k(ks), ks > 0, tag);
+        }
+};
+
+/* acc (64,D) += p (64,64) times rows of the step. */
+template <class Tile, class E>
+TGC_DEV void att_add90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_, E tag)
+{
+        const unsigned long long step = att_desc90(step_ + Tile::TALL);
+#pragma unroll
+        for (int ks = 0; ks < 4; ks++)
+                wgmma<1>(acc, p[ks], step + Tile::Step::tall_k(ks), 1, tag);
+}
+
+/* Whether the pair of x[j] attends.  gap: query minus key at x[0]; along a row of x the query (ROW_QUERY) or the
+ * key grows; of the latter those from `end` on, counted from x[0]'s, do not exist.  reach: of documents, how far query
+ * and key may be apart, + 1, in either row. */
+template <class Att, bool ROW_QUERY>
+TGC_DEV bool att_attends90(int j, int gap, int end, const int (&reach)[2])
+{
+        const int along = j / 4 * 8 + (j & 1), down = (j >> 1 & 1) * 8;
+        const int d = gap + (ROW_QUERY ? along - down : down - along);
+        return (!Att::CAUSAL || d >= 0) && (Att::WINDOW == 0 || d < Att::WINDOW)
+            && (!Att::DOCUMENTS || d < reach[j >> 1 & 1])
+            && (Att::CAUSAL || ROW_QUERY || along < end);
+}
+
+/* Row of a step's column c of 64 in shared memory: what one lane reads lies together. */
+TGC_DEV int att_column90(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
+
+/* ---- a warpgroup's place in the ring --------------------------------------------- */
+
+/* Here: the stage of this step; before: that of the one before it, not yet given back, or -1. */
+template <class Tile>
+struct AttPlace90 {
+        Ring<Tile> ring;
+        int here, before;
+        unsigned step;                          /* descriptor of the ring's first panel */
+        int reach[2], edge;                     /* documents: of this lane's own rows; up to where all of the warp's meet
+                                                   all (keys: its first one's end, queries: its last one's begin) */
+
+        __device__ __forceinline__ AttPlace90(char *smem)
+                : ring(smem + Tile::RING), here(0), before(-1), step((unsigned)Tile::Step::wide(smem + Tile::RING)) {}
+
+        __device__ __forceinline__ unsigned at(int stage, int panel) const
+        {
+                return step + stage * (Tile::STAGE / 16) + panel * (Tile::Step::BYTES / 16);
+        }
+        __device__ __forceinline__ void enter()
+        {
+                att_wait90(ring.full(ring.stage), ring.round);
+                here = ring.stage;
+                ring.next();
+        }
+        static __device__ __forceinline__ void arrive(Mbar *bar)
+        {
+                if ((threadIdx.x & 31) == 0)
+                        mbarrier_arrive(bar);
+        }
+        /* All products of the step before have been waited for. */
+        __device__ __forceinline__ void give_back(int now)
+        {
+                if (before >= 0)
+                        arrive(ring.empty(before));
+                before = now;
+        }
+        /* The same of this step, once they are done: before a wait for steps that may need its place. */
+        __device__ __forceinline__ void give_back_now()
+        {
+                wgmma_wait<0>();
+                give_back(-1);
+        }
+        /* Steps that the warpgroup's rows do not meet. */
+        __device__ __forceinline__ void skip(int n)
+        {
+                for (; n > 0; n--) {
+                        att_wait90(ring.full(ring.stage), ring.round);
+                        arrive(ring.empty(ring.stage));
+                        ring.next();
+                }
+        }
+};
+
+/* A warp's 16 rows of acc, scaled, to the tail: row0 + .. of the tokens, those below `end`; head h. */
+template <int D>
+struct AttShare90 { static constexpr int WM = 16, WN = D; };
+
+template <int D, class Tail>
+TGC_DEV void att_put90(float (&acc)[D / 2], float scale, int row0, int end, int h, const Tail &tail)
+{
+#pragma unroll
+        for (int i = 0; i < D / 2; i++)
+                acc[i] *= scale;
+        mma_tail<AttShare90<D>, 2>(reinterpret_cast<const float (&)[1][D / 8][4]>(acc), row0, h * D, end, h * D + D,
+                                   tail);
+}
+
+/* ---- a block ------------------------------------------------------------------------- */
+
+template <class Tile, class Work>
+TGC_DEV void att_grad90_run(const Work &work, char *smem)
+{
+        Ring<Tile> ring(smem + Tile::RING);
+        if (threadIdx.x == 0) {
+                for (int s = 0; s < Tile::STAGES; s++) {
+                        mbarrier_init(ring.full(s), work.loaders());
+                        mbarrier_init(ring.empty(s), 8);
+                }
+                for (int i = 0; i < Tile::OWNS; i++) {
+                        mbarrier_init(Tile::full(smem, i), 1);
+                        mbarrier_init(Tile::empty(smem, i), 8);
+                }
+                fence_barrier_init();
+                fence_proxy_async();
+        }
+        __syncthreads();
+        if (threadIdx.x < 128) {
+                setmaxnreg_dec<24>();
+                if (threadIdx.x == 0)
+                        work.load(smem);
+                else if (threadIdx.x / 32 == 1)
+                        work.load_rows(smem);
+                __syncwarp();
+        } else {
+                setmaxnreg_inc<240>();
+                work.multiply(smem);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+                for (int s = 0; s < 2 * Tile::STAGES; s++)
+                        mbarrier_inval(ring.full(s));
+                for (int i = 0; i < 2 * Tile::OWNS; i++)
+                        mbarrier_inval(Tile::full(smem, 0) + i);
+        }
+        __syncthreads();
+}
+
+#endif
+#endif

@@ -1,0 +1,197 @@
+/* attention_mma.cuh: tiles of rows in shared memory, and their products on tensor cores, for attention.cuh and
+ * attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where they differ.
+ *
+ *      att_copy        rows to shared memory               att_store     an accumulator of att_mma_nn to a tail
+ *      AttRows         the rows that a warp keeps, as A    AttScores     an accumulator as A
+ *      att_mma_nt      rows of A times rows of B           att_mma_nn    scores times rows of B */
+#ifndef TGC_ATTENTION_MMA_CUH
+#define TGC_ATTENTION_MMA_CUH
+
+#include "attention_common.cuh"
+
+/* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it.
+ * Where a thread's column never changes, its addresses differ by constants. */
+template <int N, int THREADS, class Path, int D, class E>
+TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
+{
+        constexpr int C = Path::DP / Path::CHUNK;
+        constexpr bool SAME = THREADS % C == 0;
+        const int tid = threadIdx.x;
+        const E *first = g + (row0 + tid / C) * stride + tid % C * Path::CHUNK;
+#pragma unroll
+        for (int i = 0; i < (N * C + THREADS - 1) / THREADS; i++) {
+                const int r = SAME ? tid / C + i * (THREADS / C) : (tid + i * THREADS) / C;
+                const int c = (SAME ? tid % C : (tid + i * THREADS) % C) * Path::CHUNK;
+                if (N * C % THREADS && tid + i * THREADS >= N * C)
+                        break;
+                cp_async16(s + r * Path::LD + c,
+                           SAME ? first + i * (THREADS / C * stride) : g + (row0 + r) * stride + c,
+                           row0 + r < rows && (Path::DP == D || c < D));
+        }
+}
+
+/* A lane's place in ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: two and two of them as A operand (or
+ * transposed B operand), and as two blocks of rows that are columns of B. */
+template <class E> constexpr int att_chunk = 16 / (int)sizeof(E);
+template <class E, int LD> TGC_DEV int att_lane_a()
+{
+        int l = threadIdx.x & 31;
+        return (l & 15) * LD + (l >> 4) * att_chunk<E>;
+}
+template <class E, int LD> TGC_DEV int att_lane_b()
+{
+        int l = threadIdx.x & 31;
+        return ((l & 7) + (l >> 4) * 8) * LD + ((l >> 3) & 1) * att_chunk<E>;
+}
+
+/* What ldmatrix has brought of A. */
+template <class E> TGC_DEV void att_loaded(unsigned (&)[4], E) {}
+TGC_DEV void att_loaded(unsigned (&)[4], float);
+
+/* 16 MT rows as A operand over KT steps of two chunks: in registers, or read at each use. */
+template <class E, int MT, int KT, int LD, bool KEEP> struct AttRows;
+template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, true> {
+        unsigned f[KT][MT][4];
+        __device__ void init(const E *s)
+        {
+#pragma unroll
+                for (int k = 0; k < KT; k++)
+#pragma unroll
+                        for (int m = 0; m < MT; m++) {
+                                ldmatrix_x4(f[k][m], s + att_lane_a<E, LD>() + m * 16 * LD + k * 2 * att_chunk<E>);
+                                att_loaded(f[k][m], E());
+                        }
+        }
+        __device__ void get(unsigned (&a)[MT][4], int k) const
+        {
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                                a[m][i] = f[k][m][i];
+        }
+};
+template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, false> {
+        const E *p;
+        __device__ void init(const E *s) { p = s + att_lane_a<E, LD>(); }
+        __device__ void get(unsigned (&a)[MT][4], int k) const
+        {
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                        ldmatrix_x4(a[m], p + m * 16 * LD + k * 2 * att_chunk<E>);
+                        att_loaded(a[m], E());
+                }
+        }
+};
+
+template <int MT, int NT>
+TGC_DEV void att_zero(float (&x)[MT][NT][4])
+{
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                                x[m][n][i] = 0.f;
+}
+
+/* x += rows of a times rows of b:  x[i][j] = sum_d a[i][d] b[j][d]. */
+template <class E, int MT, int NT, int KT, int LD, bool KEEP>
+TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<E, MT, KT, LD, KEEP> &a, const E *b)
+{
+        b += att_lane_b<E, LD>();
+#pragma unroll
+        for (int k = 0; k < KT; k++) {
+                unsigned f[MT][4];
+                a.get(f, k);
+#pragma unroll
+                for (int n = 0; n < NT; n += 2) {
+                        unsigned r[4];
+                        ldmatrix_x4(r, b + n * 8 * LD + k * 16);
+#pragma unroll
+                        for (int m = 0; m < MT; m++) {
+                                mma_16816<E>(x[m][n], f[m], r[0], r[1]);
+                                mma_16816<E>(x[m][n + 1], f[m], r[2], r[3]);
+                        }
+                }
+        }
+}
+
+/* An accumulator's two neighbouring 8-column blocks are an A operand of 16 columns. */
+template <class E, int MT, int NT>
+struct AttScores {
+        unsigned f[NT / 2][MT][4];
+        __device__ void set(const float (&x)[MT][NT][4])
+        {
+#pragma unroll
+                for (int n = 0; n < NT; n += 2)
+#pragma unroll
+                        for (int m = 0; m < MT; m++) {
+                                f[n / 2][m][0] = pack2<E>(x[m][n][0], x[m][n][1]);
+                                f[n / 2][m][1] = pack2<E>(x[m][n][2], x[m][n][3]);
+                                f[n / 2][m][2] = pack2<E>(x[m][n + 1][0], x[m][n + 1][1]);
+                                f[n / 2][m][3] = pack2<E>(x[m][n + 1][2], x[m][n + 1][3]);
+                        }
+        }
+};
+
+/* x += p b:  x[i][d] = sum_j p[i][j] b[j][d]. */
+template <int LD, class E, int MT, int NT, int DT>
+TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<E, MT, NT> &p, const E *b)
+{
+        b += att_lane_a<E, LD>();
+#pragma unroll
+        for (int k = 0; k < NT / 2; k++)
+#pragma unroll
+                for (int n = 0; n < DT; n += 2) {
+                        unsigned r[4];
+                        ldmatrix_x4_trans(r, b + k * 16 * LD + n * 8);
+#pragma unroll
+                        for (int m = 0; m < MT; m++) {
+                                mma_16816<E>(x[m][n], p.f[k][m], r[0], r[1]);
+                                mma_16816<E>(x[m][n + 1], p.f[k][m], r[2], r[3]);
+                        }
+                }
+}
+
+/* Row r of block m, half i of a fragment scaled by f[m][i], to the tail: two lanes swap
+ * halves of two column blocks, so that each quad writes 16 neighbours.
+ * t: the lane's first row; rows below `rows` exist; row_base, col_base are added; E(): what the rows are of. */
+template <int D, int MT, int NT, class Tail, class E>
+TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows,
+                       int row_base, int d0, int col_base, Tail &tail, E)
+{
+        int l = threadIdx.x & 3;
+        bool odd = l & 1;
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+#pragma unroll
+                        for (int n = 0; n < NT; n += 2) {
+                                float a0 = x[m][n][2 * i] * f[m][i],     a1 = x[m][n][2 * i + 1] * f[m][i];
+                                float b0 = x[m][n + 1][2 * i] * f[m][i], b1 = x[m][n + 1][2 * i + 1] * f[m][i];
+                                float r0 = __shfl_xor_sync(0xffffffffu, odd ? a0 : b0, 1);
+                                float r1 = __shfl_xor_sync(0xffffffffu, odd ? a1 : b1, 1);
+                                int row = t + m * 16 + i * 8;
+                                int d = d0 + n * 8 + (odd ? 8 : 0) + (l & 2) * 2;
+                                if (row < rows && d < D)
+                                        att_put4(tail, row_base + row, col_base + d, odd ? r0 : a0, odd ? r1 : a1,
+                                                 odd ? b0 : r0, odd ? b1 : r1);
+                        }
+}
+
+TGC_DEV float att_quad_sum(float x)
+{
+        x += __shfl_xor_sync(0xffffffffu, x, 1);
+        return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+TGC_DEV float att_quad_max(float x)
+{
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+        return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+#endif

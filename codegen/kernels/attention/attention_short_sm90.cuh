@@ -1,0 +1,514 @@
+/* attention_short_sm90.cuh: attention on Hopper of sequences that shared memory holds whole, forward and all gradients:
+ * up to 256 tokens, bf16 and f16, heads of 64 with keys of their own, scores without soft cap, alibi, mask, window,
+ * documents and dropout; 16-byte aligned rows.
+ *
+ *   attention_whole_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, tail)
+ *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as attention_task's.
+ *   attention_grads_wgmma<E, Att, Tile, EARLY>(in, rows, lse, T, tile, smem, tail, tail_k, tail_v)
+ *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its gradient g, their strides.
+ *
+ * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh spend waiting: for stages
+ * of a ring, one row of tiles for the next, and for a second wave of blocks.  Here all threads ask for all operands at
+ * once (with tensor maps, which must be fetched first, forward took 7% longer) and everything is used once: there
+ * are no rounds, and a barrier has one phase.  A block does one tile; it calls pdl_wait.
+ *
+ * Forward: a warpgroup has its queries' scores in registers, all of them.
+ *
+ * Gradients: five products for every pair of 64 queries and 64 keys.  Two warpgroups have 64 keys at a time, whose
+ * scores they compute transposed as AttDkv90 does, in its steps, and so dk and dv:
+ *
+ *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
+ *
+ * of up to four blocks of keys the first has 0 and 3, the second 1 and 2: causal, those meet as many blocks of queries.
+ * They leave dS in shared memory.  The first warpgroup, which makes delta = sum(o g) before, takes dq += dS k from there.
+ * All sums have one order. */
+#ifndef TGC_ATTENTION_WHOLE_SM90_CUH
+#define TGC_ATTENTION_WHOLE_SM90_CUH
+
+#include "attention_dkv_sm90.cuh"
+#ifdef TGC_SM90A
+
+template <class E, class Att>
+__host__ __device__ constexpr bool att_whole90_serves()
+{
+        return att_grad90_serves<E, Att>() && Att::D == 64 && Att::H == Att::K && Att::WINDOW == 0 && !Att::DOCUMENTS;
+}
+
+/* 64 tokens from t on of head h of sequence b, of those below T, to a panel; zeros for the others.  By a warpgroup, whose
+ * thread x has 16 bytes of every 16th row. */
+template <class E>
+TGC_DEV void att_fetch90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T, int x)
+{
+        const int k = x % 8;
+        const E *from = p + b * s.b + h * s.h + k * 8;
+#pragma unroll
+        for (int i = 0; i < 512; i += 128) {
+                const int r = (i + x) / 8;
+                cp_async16(panel + r * 128 + ((k ^ r) & 7) * 16, from + (t + r < T ? t + r : 0) * s.t, t + r < T);
+        }
+}
+
+/* att_put90 of 64 rows, which as a rule all exist: then no call of the tail waits for the one before. */
+template <int N, class Tail>
+TGC_DEV void att_put_whole90(float (&acc)[N], float scale, int row0, int end, int col0, bool whole, const Tail &tail)
+{
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                acc[i] *= scale;
+        MmaTail<1, 2 * N, 16, 2, Tail> t(tail, row0, col0, end, col0 + 2 * N, whole);
+        t.start();
+        t.run(reinterpret_cast<const float (&)[1][N / 4][4]>(acc));
+}
+
+/* ---- forward ------------------------------------------------------------- */
+
+/* NB: blocks of 64 tokens. */
+template <int NB_>
+struct AttWholeTile90 {
+        static constexpr int NB = NB_, THREADS = 128;
+        typedef AttPanel<64, 64> Panel;
+        /* Shared memory: queries, keys, values. */
+        static constexpr int KEYS = Panel::BYTES, VALUES = KEYS + NB * Panel::BYTES, SMEM = VALUES + NB * Panel::BYTES;
+};
+
+template <class E, class Att, class Tile>
+struct AttWhole90 {
+        static constexpr int D = 64, NB = Tile::NB;
+        static constexpr float BASE2 = Att::SCALE * ATT_LOG2E;
+        typedef typename Tile::Panel Panel;
+        static_assert(att_whole90_serves<E, Att>(), "what the form of whole sequences computes");
+
+        /* All but the last MORE copies have landed, of all threads. */
+        template <int MORE>
+        static __device__ __forceinline__ void arrived()
+        {
+                cp_async_wait<MORE>();
+                fence_proxy_async();
+                __syncthreads();
+        }
+
+        /* Scores of blocks of keys J to N - 1, as their panels come. */
+        template <int N, int J = 0>
+        static __device__ __forceinline__ void scores(float (&x)[N][32], unsigned long long q, unsigned long long k)
+        {
+                if constexpr (J < N) {
+                        arrived<N - J>();
+                        wgmma_fence();
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++)
+                                wgmma<0, 0>(x[J], q + Panel::wide_k(ks), k + J * (Panel::BYTES / 16) + Panel::wide_k(ks),
+                                            ks > 0, E());
+                        wgmma_commit();
+                        scores<N, J + 1>(x, q, k);
+                }
+        }
+
+        /* Queries [64m, 64m + 64) of head h of sequence b, of which N blocks of keys are met. */
+        template <int N, class Tail>
+        static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h, int T, float *lse,
+                                                       char *smem, const Tail &tail)
+        {
+                const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
+                const unsigned long long q = Panel::wide(smem), k = Panel::wide(smem + Tile::KEYS),
+                                         v = Panel::tall(smem + Tile::VALUES);
+                float x[N][32], o[D / 2], top[2], sum[2] = { 0.f, 0.f };
+                unsigned p[N][4][4];
+                att_fetch90(smem, in.q, in.sq, b, h, m * 64, T, threadIdx.x);
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                        att_fetch90(smem + Tile::KEYS + j * Panel::BYTES, in.k, in.sk, b, h, j * 64, T, threadIdx.x);
+                        cp_async_commit();
+                }
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        att_fetch90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h, j * 64, T, threadIdx.x);
+                cp_async_commit();
+                scores<N>(x, q, k);
+                wgmma_wait<0>();
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        wgmma_hold(x[j]);
+                /* keys after the query, or that do not exist, are all in the last block */
+                const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const int end = (Att::CAUSAL ? row + i * 8 + 1 : T - (N - 1) * 64) - first;
+#pragma unroll
+                        for (int n = 0; n < 8; n++)
+#pragma unroll
+                                for (int c = 0; c < 2; c++)
+                                        if (n * 8 + c >= end)
+                                                x[N - 1][n * 4 + i * 2 + c] = -INFINITY;
+                        float most[4] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY };
+#pragma unroll
+                        for (int j = 0; j < N; j++)
+#pragma unroll
+                                for (int e = 0; e < 16; e++)
+                                        most[e % 4] = fmaxf(most[e % 4], x[j][e / 2 * 4 + i * 2 + e % 2]);
+                        most[0] = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
+                        top[i] = att_quad_max(most[0]) * BASE2;
+                }
+                arrived<0>();
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                        float part[2][2] = {};
+#pragma unroll
+                        for (int e = 0; e < 32; e++) {
+                                x[j][e] = fast_exp2(x[j][e] * BASE2 - top[e / 2 % 2]);
+                                part[e / 2 % 2][e % 2] += x[j][e];
+                        }
+                        sum[0] += part[0][0] + part[0][1];
+                        sum[1] += part[1][0] + part[1][1];
+                        att_pack90<E>(p[j], x[j]);
+                        wgmma_fence();
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++)
+                                wgmma<1>(o, p[j][ks], v + j * (Panel::BYTES / 16) + Panel::tall_k(ks), j + ks > 0, E());
+                        wgmma_commit();
+                }
+                float inv[2];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const int t = m * 64 + row + i * 8;
+                        sum[i] = att_quad_sum(sum[i]);
+                        inv[i] = fast_rcp(sum[i]);
+                        if (lse && lane % 4 == 0 && t < T)
+                                lse[((long)b * Att::H + h) * T + t] = (top[i] + fast_log2(sum[i])) * ATT_LN2;
+                }
+                wgmma_wait<0>();
+                wgmma_hold(o);
+#pragma unroll
+                for (int e = 0; e < D / 2; e++)
+                        o[e] *= inv[e / 2 % 2];
+                att_put_whole90(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0, tail);
+        }
+
+        template <int N, class Tail>
+        static __device__ __forceinline__ void compute_for(int n, const AttIn<E, Att> &in, int m, int b, int h, int T,
+                                                           float *lse, char *smem, const Tail &tail)
+        {
+                if (n == N)
+                        compute<N>(in, m, b, h, T, lse, smem, tail);
+                else if constexpr (N > 1)
+                        compute_for<N - 1>(n, in, m, b, h, T, lse, smem, tail);
+        }
+};
+
+template <class E, class Att, class Tile, class Tail>
+TGC_DEV void attention_whole_wgmma(const AttIn<E, Att> &in, float *lse, int B, int T, int tile, char *smem,
+                                   const Tail &tail)
+{
+        const int heads = B * Att::H, bh = tile % heads, m = Tile::NB - 1 - tile / heads;
+        pdl_wait();
+        AttWhole90<E, Att, Tile>::template compute_for<Tile::NB>(Att::CAUSAL ? m + 1 : Tile::NB, in, m, bh / Att::H,
+                                                                 bh % Att::H, T, lse, smem, tail);
+}
+
+/* ---- gradients -------------------------------------------------------------- */
+
+/* PARTS: blocks to a head.  Two have a half of D each and both compute dS, which is for heads that leave half of the
+ * multiprocessors idle: a warpgroup's sums and tails come after one another and take as long as its products.
+ * CAUSAL: pairs of blocks are half as many.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME:
+ * registers of a thread that makes dk and dv, or dq. */
+template <int NB_, bool CAUSAL, int PARTS_, bool KEEP_K, bool KEEP_V, int MANY_, int SOME_>
+struct AttGradsTile90 {
+        static constexpr int PARTS = PARTS_, D = 64 / PARTS, NB = NB_, THREADS = 384, MANY = MANY_, SOME = SOME_;
+        typedef AttPanel<64, 64> Panel, Step;
+        template <bool KEEP_>                   /* as AttOwn wants it */
+        struct Side {
+                static constexpr int D = 64, BM = 64;
+                static constexpr bool KEEP = KEEP_;
+                typedef AttPanel<64, 64> Own, Step;
+        };
+        typedef Side<KEEP_K> K;
+        typedef Side<KEEP_V> V;
+        /* Shared memory: keys, queries, values, gradients of o; dS, a panel of keys for each pair; lse and delta of each
+         * block of queries; barriers of each block: keys and queries have landed, values and gradients have, lse and
+         * delta are there; of each pair: dS is. */
+        static constexpr int PAIRS = CAUSAL ? NB * (NB + 1) / 2 : NB * NB;
+        static constexpr int Q = NB * Panel::BYTES, V_ = 2 * Q, G = 3 * Q, DS = 4 * Q;
+        static constexpr int ROWS = DS + PAIRS * Panel::BYTES, BARS = ROWS + NB * 512, N_BARS = 3 * NB + PAIRS;
+        static constexpr int SMEM = BARS + N_BARS * 8;
+        static constexpr unsigned TALL = (64 * 128 - 16) >> 4 << 16;
+        static_assert(SOME + 2 * MANY <= 504, "registers");
+        static_assert(SMEM <= 232448, "shared memory");
+
+        /* Pair of keys j and queries i. */
+        static __device__ __forceinline__ int pair(int j, int i)
+        {
+                return CAUSAL ? j * (2 * NB + 1 - j) / 2 + i - j : j * NB + i;
+        }
+        static __device__ __forceinline__ Mbar *bar(char *smem, int i) { return (Mbar *)(smem + BARS) + i; }
+        static __device__ __forceinline__ Mbar *keys(char *smem, int i) { return bar(smem, i); }
+        static __device__ __forceinline__ Mbar *values(char *smem, int i) { return bar(smem, NB + i); }
+        static __device__ __forceinline__ Mbar *rows(char *smem, int i) { return bar(smem, 2 * NB + i); }
+        static __device__ __forceinline__ Mbar *stored(char *smem, int i) { return bar(smem, 3 * NB + i); }
+};
+
+template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
+struct AttGrads90 {
+        static constexpr int D = Tile::D, NB = Tile::NB;
+        typedef typename Tile::Panel Panel;
+        typedef AttDkv90<E, Att, Tile, false, TailK, TailV> Dkv;
+        static_assert(att_whole90_serves<E, Att>(), "what the form of whole sequences computes");
+        const AttIn<E, Att> &in;
+        const AttGradRows<E> &rows;
+        const float *lse;
+        int T, b, h, col;                       /* of this part's columns, the first */
+        char *smem;
+        Tail &tail;
+        TailK &tail_k;
+        TailV &tail_v;
+
+        static __device__ __forceinline__ void arrive(Mbar *bar)
+        {
+                if ((threadIdx.x & 31) == 0)
+                        mbarrier_arrive(bar);
+        }
+
+        /* Operands of block i, by a warpgroup. */
+        __device__ __forceinline__ void load(int i) const
+        {
+                const int x = threadIdx.x % 128;
+                char *const panel = smem + i * Panel::BYTES;
+                att_fetch90(panel, in.k, in.sk, b, h, i * 64, T, x);
+                att_fetch90(panel + Tile::Q, in.q, in.sq, b, h, i * 64, T, x);
+                cp_async_arrive(Tile::keys(smem, i));
+                att_fetch90(panel + Tile::V_, in.v, in.sv, b, h, i * 64, T, x);
+                pdl_wait();
+                att_fetch90(panel + Tile::G, rows.g, rows.sg, b, h, i * 64, T, x);
+                cp_async_arrive(Tile::values(smem, i));
+        }
+
+        /* ---- the first warpgroup ---- */
+
+        /* lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P = 0.  Eight threads have a
+         * row of o, asked for while g's is on its way. */
+        __device__ __forceinline__ void make_rows() const
+        {
+                const int x = threadIdx.x, at = x / 8, k = x % 8;
+                float *const to = (float *)(smem + Tile::ROWS);
+                Raw<8, E> u[NB][4];
+                float l[(NB + 1) / 2];
+#pragma unroll
+                for (int i = 0; i < (NB + 1) / 2; i++)
+                        l[i] = i * 128 + x < T ? lse[((long)b * Att::H + h) * T + i * 128 + x] * ATT_LOG2E : INFINITY;
+#pragma unroll
+                for (int i = 0; i < NB; i++)
+#pragma unroll
+                        for (int c = 0; c < 4; c++) {
+                                const int t = i * 64 + c * 16 + at;
+                                u[i][c].get(rows.o + b * rows.so.b + (t < T ? t : T - 1) * rows.so.t + h * rows.so.h + k * 8);
+                        }
+#pragma unroll
+                for (int i = 2; i < NB; i++)
+                        load(i);
+#pragma unroll
+                for (int i = 0; i < (NB + 1) / 2; i++)
+                        if (i * 128 + x < NB * 64)
+                                to[(2 * i + x / 64) * 128 + att_column90(x % 64)] = l[i];
+                bar_sync(1, 128);
+#pragma unroll
+                for (int i = 0; i < NB; i++) {
+                        const char *const g = smem + Tile::G + i * Panel::BYTES;
+                        float sum[4];
+                        att_wait90(Tile::values(smem, i), 0);
+#pragma unroll
+                        for (int c = 0; c < 4; c++) {
+                                const int r = c * 16 + at;
+                                float y[8], z[8];
+                                u[i][c].template floats<0, 1>(y);
+                                ::load(z, (const E *)(g + r * 128 + ((k ^ r) & 7) * 16));
+                                sum[c] = 0.f;
+#pragma unroll
+                                for (int d = 0; d < 8; d++)
+                                        sum[c] = fmaf(y[d], z[d], sum[c]);
+                        }
+#pragma unroll
+                        for (int d = 4; d; d >>= 1)
+#pragma unroll
+                                for (int c = 0; c < 4; c++)
+                                        sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], d);
+                        /* row c*16 + at, by the thread of its eight that has k = 2c */
+                        const float mine = k < 4 ? k < 2 ? sum[0] : sum[1] : k < 6 ? sum[2] : sum[3];
+                        const int r = k / 2 * 16 + at;
+                        if (k % 2 == 0)
+                                to[i * 128 + 64 + att_column90(r)] = i * 64 + r < T ? mine : 0.f;
+                        __syncwarp();
+                        arrive(Tile::rows(smem, i));
+                }
+        }
+
+        /* dS comes first of keys 1, then 0, 2, 3. */
+        __device__ __forceinline__ void make_dq() const
+        {
+                const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+                const unsigned long long k = Panel::tall(smem) + col / 8, first = Panel::tall(smem + Tile::DS);
+#pragma unroll 1
+                for (int i = 0; i < NB; i++) {
+                        const int n = Att::CAUSAL ? i + 1 : NB;
+                        float acc[D / 2];
+#pragma unroll 1
+                        for (int c = 0; c < n; c++) {
+                                const int j = n > 1 && c < 2 ? 1 - c : c;
+                                const int pair = Tile::pair(j, i);
+                                const unsigned long long ds = first + pair * (Panel::BYTES / 16),
+                                                         kj = k + j * (Panel::BYTES / 16);
+                                att_wait90(Tile::keys(smem, j), 0);
+                                att_wait90(Tile::stored(smem, pair), 0);
+                                fence_proxy_async();
+                                wgmma_fence();
+#pragma unroll
+                                for (int ks = 0; ks < 4; ks++)
+                                        wgmma<1, 1>(acc, ds + Panel::tall_k(ks), kj + Panel::tall_k(ks), c + ks > 0, E());
+                                wgmma_commit();
+                                wgmma_wait<0>();
+                                wgmma_hold(acc);
+                        }
+                        att_put_whole90(acc, Att::SCALE, b * T + i * 64 + warp * 16, b * T + T, h * 64 + col,
+                                        T % 64 == 0, tail);
+                }
+        }
+
+        /* ---- dk, dv ---- */
+
+        /* Products of whole rows, whose step is given as from this part's columns on. */
+        template <class Side>
+        struct Own : AttOwn<Side> {
+                unsigned before;
+                __device__ __forceinline__ void product(float (&x)[32], unsigned own, unsigned step, E tag) const
+                {
+                        AttOwn<Side>::product(x, own, step - before, tag);
+                }
+        };
+
+        /* As AttDkv90's, but for the ring. */
+        struct State {
+                char *smem;
+                int m, here, w0, T;                     /* queries, twice; first key */
+                int pair, place;                        /* which dS comes next; where in it this lane's goes */
+                int edge, reach[2];                     /* of documents, which there are not */
+                unsigned k, v, q;                       /* descriptors: of own keys and values, of the first queries' columns */
+                const float *rows;
+                Own<typename Tile::K> own_k;
+                Own<typename Tile::V> own_v;
+
+                __device__ __forceinline__ unsigned at(int i, int panel) const
+                {
+                        return q + i * (Panel::BYTES / 16) + panel * ((Tile::G - Tile::Q) / 16);
+                }
+                __device__ __forceinline__ void move_on()
+                {
+                        here = ++m;
+                        att_wait90(Tile::keys(smem, m), 0);
+                        att_wait90(Tile::values(smem, m), 0);
+                        att_wait90(Tile::rows(smem, m), 0);
+                        fence_proxy_async();
+                }
+                __device__ __forceinline__ void give_back(int) const {}
+                __device__ __forceinline__ void arrive(Mbar *) const {}
+                /* As AttOnce90's.  Keys that do not exist have no part in dq. */
+                __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
+                {
+                        const int to = Tile::DS + pair * Panel::BYTES + place;
+                        const int key = w0 + (int)threadIdx.x / 32 % 4 * 16 + (threadIdx.x & 31) / 4;
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++) {
+                                unsigned x[4];
+#pragma unroll
+                                for (int e = 0; e < 4; e++)
+                                        x[e] = Att::CAUSAL || key + e % 2 * 8 < T ? ds[ks][e] : 0u;
+                                stmatrix_x4(smem + (to ^ ks * 32), x);
+                        }
+                        __syncwarp();
+                        AttGrads90::arrive(Tile::stored(smem, pair++));
+                }
+        };
+
+        __device__ __forceinline__ void make_dkv() const
+        {
+                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
+                const int lane = threadIdx.x & 31;
+                State s;
+                load(group);
+                s.smem = smem;
+                s.T = T;
+                s.rows = (const float *)(smem + Tile::ROWS);
+                s.own_k.before = s.own_v.before = col / 8;
+                s.q = (unsigned)Panel::wide(smem + Tile::Q) + col / 8;
+                s.place = (warp * 16 + (lane & 15)) * 128 + ((lane >> 4) ^ (lane & 7)) * 16;
+#pragma unroll 1
+                for (int n = 0; n < 2; n++) {
+                        const int j = n ? 3 - group : group;
+                        if (j >= NB)
+                                break;
+                        float x[32], y[32], dk[D / 2], dv[D / 2];
+                        char *const k = smem + j * Panel::BYTES, *const v = k + Tile::V_;
+                        s.w0 = j * 64;
+                        s.m = s.here = Att::CAUSAL ? j : 0;
+                        s.pair = Tile::pair(j, s.m);
+                        s.k = (unsigned)Panel::wide(k);
+                        s.v = (unsigned)Panel::wide(v);
+#pragma unroll
+                        for (int c = 0; c < D / 2; c++)
+                                dk[c] = dv[c] = 0.f;
+                        wgmma_hold(dk);                 /* zeroed here, not between products */
+                        wgmma_hold(dv);
+                        att_wait90(Tile::keys(smem, j), 0);
+                        att_wait90(Tile::keys(smem, s.m), 0);
+                        fence_proxy_async();
+                        s.own_k.init(k, warp * 16);
+                        wgmma_fence();
+                        s.own_k.product(x, s.k, s.at(s.here, 0), E());
+                        wgmma_commit();
+                        att_wait90(Tile::values(smem, j), 0);
+                        att_wait90(Tile::values(smem, s.m), 0);
+                        fence_proxy_async();
+                        s.own_v.init(v, warp * 16);
+                        wgmma_fence();
+                        s.own_v.product(y, s.v, s.at(s.here, 1), E());
+                        wgmma_commit();
+                        att_wait90(Tile::rows(smem, s.m), 0);
+#pragma unroll 1
+                        for (int left = NB - s.m; left > 1; left--)
+                                Dkv::template one_step<true>(s, x, y, dk, dv, 0);
+                        Dkv::template one_step<false>(s, x, y, dk, dv, 0);
+                        const int row = b * T + s.w0 + warp * 16, end = b * T + T;
+                        wgmma_wait<0>();
+                        wgmma_hold(dv);
+                        wgmma_hold(dk);
+                        att_put_whole90(dv, 1.f, row, end, h * 64 + col, T % 64 == 0, tail_v);
+                        att_put_whole90(dk, Att::SCALE, row, end, h * 64 + col, T % 64 == 0, tail_k);
+                }
+        }
+};
+
+template <class E, class Att, class Tile, bool EARLY, class Tail, class TailK, class TailV>
+TGC_DEV void attention_grads_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows, const float *lse, int T, int tile,
+                                   char *smem, Tail tail, TailK tail_k, TailV tail_v)
+{
+        const AttGrads90<E, Att, Tile, Tail, TailK, TailV> work = {
+                in, rows, lse, T, tile / Tile::PARTS / Att::H, tile / Tile::PARTS % Att::H, tile % Tile::PARTS * Tile::D,
+                smem, tail, tail_k, tail_v
+        };
+        const int x = threadIdx.x, group = __shfl_sync(0xffffffffu, x / 128, 0);
+        if (x % 32 == 0) {                      /* all warps, not one */
+                for (int i = x / 32; i < Tile::N_BARS; i += Tile::THREADS / 32)
+                        mbarrier_init(Tile::bar(smem, i), i < 2 * Tile::NB ? 128 : 4);
+                fence_barrier_init();
+        }
+        __syncthreads();
+        if (!EARLY)
+                pdl_wait();
+        if (group == 0) {
+                setmaxnreg_dec<Tile::SOME>();
+                work.make_rows();
+                work.make_dq();
+        } else {
+                setmaxnreg_inc<Tile::MANY>();
+                work.make_dkv();
+        }
+}
+
+#endif
+#endif

@@ -1,0 +1,533 @@
+/* attention_sm90.cuh: attention on Hopper (sm_90a), bf16 and f16, heads of 64 or 128: what
+ * forward and backward share, and forward.
+ *
+ * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as gemm_sm90.cuh says.  A
+ * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.  A box that
+ * reaches past a sequence's end brings the next one's rows: scores there must be masked, and a row of v
+ * counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
+ *
+ *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, tail)
+ *
+ * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and v
+ * unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
+ *
+ * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities and sums stay in
+ * its registers (Shah et al., FlashAttention-3, 2024); keys and values come in panels of BN tokens that all groups
+ * read.  A group turns scores into probabilities while the tensor cores add up values with those before, and the
+ * groups are at different places besides: exponentials take as long as the products where D is 64, half as
+ * long where it is 128. */
+#ifndef TGC_ATTENTION_SM90_CUH
+#define TGC_ATTENTION_SM90_CUH
+
+#include "attention.cuh"
+#ifdef TGC_SM90A
+#include "gemm.cuh"
+#include "pipeline_sm90.cuh"
+
+/* An operand: head h's columns begin at col + h*head. */
+struct AttMap {
+        const void *map;
+        int col, head;
+};
+
+/* ROWS tokens of one head in shared memory, 1024-byte aligned: boxes of 64 rows of 128 bytes, those
+ * of the same columns after one another. */
+template <int ROWS, int D>
+struct AttPanel {
+        static constexpr int BYTES = ROWS * D * 2;
+
+        /* By one thread; BYTES arrive at bar. */
+        static __device__ __forceinline__ void load(char *panel, const AttMap &m, int head, int row, Mbar *bar)
+        {
+                const int col = m.col + head * m.head;
+#pragma unroll
+                for (int c = 0; c < D / 64; c++)
+#pragma unroll
+                        for (int r = 0; r < ROWS / 64; r++)
+                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar, col + c * 64,
+                                            row + r * 64);
+        }
+
+        /* As an operand whose k is D (TA or TB 0); added to it: 16 of D, number ks; 64 rows. */
+        static __device__ __forceinline__ unsigned long long wide(const char *panel) { return wgmma_desc_k128(panel); }
+        static constexpr int WIDE_64 = 512;
+        static __device__ __forceinline__ constexpr int wide_k(int ks) { return ks % 4 * 2 + ks / 4 * (ROWS * 8); }
+
+        /* As an operand whose k are the rows and whose m or n is D (TA or TB 1); 16 rows, number ks. */
+        static __device__ __forceinline__ unsigned long long tall(const char *panel)
+        {
+                return wgmma_desc(panel, ROWS * 128, 1024, SWIZZLE_128);
+        }
+        static __device__ __forceinline__ constexpr int tall_k(int ks) { return ks * 128; }
+};
+
+/* ---- forward ------------------------------------------------------------- */
+
+/* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the other. */
+template <int D_, int GROUPS_, int BN_, int STAGES_, bool TURNS_>
+struct Att90Tile {
+        static constexpr int D = D_, GROUPS = GROUPS_, BM = 64 * GROUPS, BN = BN_, STAGES = STAGES_;
+        static constexpr bool TURNS = TURNS_;
+        static constexpr int THREADS = 128 * (GROUPS + 1);
+        static constexpr int STAGE = AttPanel<BN, D>::BYTES, Q = AttPanel<64, D>::BYTES;
+        static constexpr int SMEM = 2 * GROUPS * Q + STAGES * STAGE + (2 * STAGES + 4 * GROUPS) * 8;
+        /* Registers: at entry, of a loading thread, of the others, who share what that one gives up. */
+        static constexpr int ENTRY = 65536 / THREADS / 8 * 8, FEW = GROUPS == 3 ? 32 : 24;
+        static constexpr int MANY = (ENTRY * (GROUPS + 1) - FEW) / GROUPS / 8 * 8;
+};
+
+/* A block of queries: sequence, head, first query; blocks of keys that some of them attend. */
+struct AttBlock { int b, h, m0, n0, n; };
+
+template <class E, class Att, class Tile>
+struct AttWork {
+        const AttIn<E, Att> &in;
+        const Rt *rt;
+        int B, T, first, step;
+
+        __device__ __forceinline__ AttHead<E, Att> head(const AttBlock &w) const
+        {
+                return AttHead<E, Att>(in, rt, w.b, w.h, T);
+        }
+        /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time or a whole part of
+         * them, so that a set's keys and values fit in L2; in a set the queries with most keys come first, and every
+         * second row of blocks is dealt out backwards: all get as much to do within a few percent.
+         * Blocks end where the sequence does: what is left over are the first block's groups, whose
+         * queries are below 0 and, if causal, would have the fewest keys. */
+        __device__ __forceinline__ bool get(int i, AttBlock &w) const
+        {
+                const int heads = B * Att::H, blocks = (T + Tile::BM - 1) / Tile::BM;
+                const int t = i * step + (i & 1 ? step - 1 - first : first);
+                if (t >= heads * blocks)
+                        return false;
+                const long bytes = (long)T * Att::D * 4 * step / (Att::H / Att::K);     /* of `step` heads */
+                const int parts = (int)(bytes / (24 << 20)) + 1, set = parts < step ? step / parts : 1;
+                const int s = t / (set * blocks), j = t - s * set * blocks, left = heads - s * set;
+                const int n = left < set ? left : set, bh = s * set + j % n;
+                w.b = bh / Att::H, w.h = bh % Att::H, w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
+                const AttHead<E, Att> hd = head(w);
+                w.n0 = hd.first_key(w.m0 < 0 ? 0 : w.m0) / Tile::BN;
+                w.n = (hd.end_key(w.m0 + Tile::BM) + Tile::BN - 1) / Tile::BN - w.n0;
+                return true;
+        }
+};
+
+/* The ring's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ..., the last
+ * values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */
+template <class E, class Att, class Tile>
+struct AttForward90 {
+        static constexpr int D = Att::D, BN = Tile::BN, GROUPS = Tile::GROUPS, NT = BN / 8;
+        typedef AttPanel<64, D> Queries;
+        typedef AttPanel<BN, D> Keys;
+        typedef AttHead<E, Att> Head;
+        typedef AttWork<E, Att, Tile> Work;
+        static constexpr bool RAGGED = Att::WINDOW > 0 || Att::DOCUMENTS;       /* a group's queries begin at different keys */
+        static_assert(Att::D == Tile::D && !Att::MASK && Att::DROPOUT == 0.f, "kept portable");
+        static_assert(!Att::DOCUMENTS || Att::CAUSAL, "no query looks for its document's end");
+
+        /* Two panels of queries for each group, of this block and the next, with two barriers: they have landed;
+         * they were read.  at = block % 2 * GROUPS + group */
+        static __device__ __forceinline__ char *queries(char *smem, int at) { return smem + at * Tile::Q; }
+        static __device__ __forceinline__ char *ring_at(char *smem) { return smem + 2 * GROUPS * Tile::Q; }
+        static __device__ __forceinline__ Mbar *landed(char *smem, int at)
+        {
+                return (Mbar *)(ring_at(smem) + Tile::STAGES * Tile::STAGE) + 2 * Tile::STAGES + at;
+        }
+        static __device__ __forceinline__ Mbar *was_read(char *smem, int at) { return landed(smem, at) + 2 * GROUPS; }
+
+        /* ---- loading: one thread of warp 0 keys and values, one of warp 1 queries ---- */
+
+        static __device__ __forceinline__ void put(Ring<Tile> &ring, const AttMap &m, int head, int row)
+        {
+                Mbar *bar = ring.full(ring.stage);
+                ring.wait_empty();
+                mbarrier_expect_tx(bar, Tile::STAGE);
+                Keys::load(ring.a(), m, head, row, bar);
+                ring.next();
+        }
+
+        static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v, const Work &work, char *smem)
+        {
+                Ring<Tile> ring(ring_at(smem));
+                AttBlock w;
+                for (int i = 0; work.get(i, w); i++) {
+                        const int each = Att::CACHED ? (int)(work.in.sk.b / work.in.sk.t) : work.T;
+                        const int hk = w.h / (Att::H / Att::K), row = w.b * each + w.n0 * BN;
+                        for (int j = 0; j <= w.n; j++) {
+                                if (j < w.n)
+                                        put(ring, k, hk, row + j * BN);
+                                if (j > 0)
+                                        put(ring, v, hk, row + (j - 1) * BN);
+                        }
+                }
+        }
+
+        static __device__ __forceinline__ void load_queries(const AttMap &q, const Work &work, char *smem)
+        {
+                AttBlock w;
+                for (int i = 0; work.get(i, w); i++)
+                        for (int g = 0; g < GROUPS; g++) {
+                                const int at = i % 2 * GROUPS + g;
+                                ring_wait(was_read(smem, at), ~(i / 2) & 1);
+                                mbarrier_expect_tx(landed(smem, at), Tile::Q);
+                                Queries::load(queries(smem, at), q, w.h, w.b * work.T + w.m0 + g * 64,
+                                              landed(smem, at));
+                        }
+        }
+
+        /* ---- computing: a warpgroup ---- */
+
+        /* This warp has read what the barrier guards. */
+        static __device__ __forceinline__ void read(Mbar *bar)
+        {
+                if ((threadIdx.x & 31) == 0)
+                        mbarrier_arrive(bar);
+        }
+
+        static __device__ __forceinline__ void skip(Ring<Tile> &ring)
+        {
+                ring.wait_full();
+                read(ring.empty(ring.stage));
+                ring.next();
+        }
+
+        static __device__ __forceinline__ void turn_begin(int g)
+        {
+                if (Tile::TURNS)
+                        bar_sync(1 + g, 256);
+        }
+        static __device__ __forceinline__ void turn_end(int g)
+        {
+                if (Tile::TURNS)
+                        bar_arrive(1 + (g + 1) % GROUPS, 256);
+        }
+
+        static __device__ __forceinline__ void skip_step(Ring<Tile> &ring, int g, int j, int n)
+        {
+                turn_begin(g);
+                turn_end(g);
+                if (j < n)
+                        skip(ring);
+                if (j > 0)
+                        skip(ring);
+        }
+
+        static __device__ __forceinline__ void scores(float (&x)[BN / 2], unsigned long long q, const char *panel)
+        {
+                const unsigned long long k = Keys::wide(panel);
+#pragma unroll
+                for (int ks = 0; ks < D / 16; ks++)
+                        wgmma<0, 0>(x, q + Queries::wide_k(ks), k + Keys::wide_k(ks), ks > 0, E());
+                wgmma_commit();
+        }
+
+        static __device__ __forceinline__ void values(float (&o)[D / 2], const unsigned (&p)[BN / 16][4],
+                                                      const Ring<Tile> &ring)
+        {
+                const unsigned long long v = Keys::tall(ring.a());
+#pragma unroll
+                for (int ks = 0; ks < BN / 16; ks++)
+                        wgmma<1>(o, p[ks], v + Keys::tall_k(ks), 1, E());
+                wgmma_commit();
+        }
+
+        /* Rows of a panel of values from `from` on become 0, by all threads of group g. */
+        static __device__ __forceinline__ void clear(char *panel, int from, int g)
+        {
+                for (int i = threadIdx.x & 127; i < (BN - from) * (D / 8); i += 128) {
+                        const int row = from + i / (D / 8), c = i % (D / 8);
+                        *(uint4 *)(panel + c / 8 * (BN * 128) + row * 128 + c % 8 * 16) = make_uint4(0, 0, 0, 0);
+                }
+                fence_proxy_async();
+                bar_sync(8 + g, 128);
+        }
+
+        /* Where the documents of this lane's two queries begin, and that of the warp's last one. */
+        struct Begins {
+                int own[2], last;
+
+                __device__ __forceinline__ Begins(const Head &hd, int row) : own(), last(0)
+                {
+                        if (!Att::DOCUMENTS)
+                                return;
+#pragma unroll
+                        for (int i = 0; i < 2; i++)
+                                own[i] = hd.begin(row + i * 8 < 0 ? 0 : row + i * 8);
+                        last = __shfl_sync(0xffffffffu, own[1], 31);
+                }
+        };
+
+        /* Scores from products; -inf where a query does not attend.  Element 4n + i of x: query
+         * row + i/2*8, key n0 + 8n + 2(lane%4) + i%2. */
+        static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd, const Begins &begins, int row,
+                                                    int n0)
+        {
+                const int w0 = row & ~15, s0 = n0 + (threadIdx.x & 3) * 2;
+                if (hd.SHAPED)
+#pragma unroll
+                        for (int e = 0; e < BN / 2; e++) {
+                                float d;
+                                x[e] = hd.score(x[e], row + (e >> 1 & 1) * 8, s0 + e / 4 * 8 + (e & 1), d);
+                        }
+                if (hd.one_full(w0, w0 + 16, n0, n0 + BN) && (!Att::DOCUMENTS || n0 >= begins.last))
+                        return;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const int from = hd.first_key(row + i * 8, begins.own[i]) - s0;
+                        const int to = (Att::COUNTED && row + i * 8 >= hd.T ? 0 : hd.end_key(row + i * 8 + 1)) - s0;
+#pragma unroll
+                        for (int n = 0; n < NT; n++)
+#pragma unroll
+                                for (int c = 0; c < 2; c++) {
+                                        const int s = n * 8 + c;
+                                        if (s >= to || (RAGGED && s < from))
+                                                x[n * 4 + i * 2 + c] = -INFINITY;
+                                }
+                }
+        }
+
+        /* The exponent taken off all scores of a row; a row without keys so far has top = -inf. */
+        static __device__ __forceinline__ float zero(float top) { return top == -INFINITY ? 0.f : top; }
+
+        /* Raise top, in units of the exponent, where some row of the warp exceeds it by 2^8 (AttForwardMma::softmax);
+         * true: what was summed so far is to be multiplied by scale. */
+        static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2], float (&scale)[2])
+        {
+                float most[4] = { x[0], x[1], x[2], x[3] };
+#pragma unroll
+                for (int e = 4; e < BN / 2; e++)
+                        most[e % 4] = fmaxf(most[e % 4], x[e]);
+                most[0] = fmaxf(most[0], most[1]), most[1] = fmaxf(most[2], most[3]);
+                const bool any = most[0] * Head::BASE2 > top[0] + 8.f || most[1] * Head::BASE2 > top[1] + 8.f;
+                if (!__any_sync(0xffffffffu, any))
+                        return false;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const float to = fmaxf(top[i], att_quad_max(most[i]) * Head::BASE2);
+                        scale[i] = fast_exp2(top[i] - zero(to));
+                        top[i] = to;
+                }
+                return true;
+        }
+
+        /* x becomes probabilities relative to top; sum: of this lane's. */
+        static __device__ __forceinline__ void exponents(float (&x)[BN / 2], const float (&top)[2], float (&sum)[2])
+        {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const float z = zero(top[i]);
+                        float even = 0.f, odd = 0.f;
+#pragma unroll
+                        for (int n = 0; n < NT; n++) {
+                                x[4 * n + 2 * i] = fast_exp2(x[4 * n + 2 * i] * Head::BASE2 - z);
+                                x[4 * n + 2 * i + 1] = fast_exp2(x[4 * n + 2 * i + 1] * Head::BASE2 - z);
+                                even += x[4 * n + 2 * i];
+                                odd += x[4 * n + 2 * i + 1];
+                        }
+                        sum[i] = even + odd;
+                }
+        }
+
+        /* The usual way to keep exponents small is to look for the largest score before them, which takes a fifth of
+         * a step.  Here a lane's sums tell afterwards that some probability was large, above 2^7, as it is when
+         * its score exceeds by as much those that top came from: in few steps if any.  Then the panel, which is
+         * still there, is multiplied once more and top raised. */
+        static __device__ __forceinline__ bool too_large(const float (&top)[2], const float (&part)[2])
+        {
+                return !(part[0] <= 4096.f && part[1] <= 4096.f)
+                    || (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
+        }
+
+        static __device__ __forceinline__ void pack(unsigned (&p)[BN / 16][4], const float (&x)[BN / 2])
+        {
+#pragma unroll
+                for (int e = 0; e < BN / 4; e++)
+                        p[e / 4][e % 4] = pack2<E>(x[2 * e], x[2 * e + 1]);
+        }
+
+        template <class Tail>
+        static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem, const Tail &tail)
+        {
+                const int warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+                const int g = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0);
+                const unsigned long long q0 = Queries::wide(queries(smem, g));
+                Ring<Tile> ring(ring_at(smem));
+                AttBlock w;
+
+                if (Tile::TURNS && g == GROUPS - 1)
+                        bar_arrive(1, 256);
+                for (int i = 0; work.get(i, w); i++) {
+                        const Head hd = work.head(w);
+                        const int t0 = w.m0 + g * 64, w0 = t0 + warp * 16, row = w0 + lane / 4;
+                        const Begins begins(hd, row);
+                        /* steps [a, b) have keys for these queries */
+                        const int a = t0 < 0 ? 0 : hd.first_key(t0) / BN - w.n0;
+                        const int b = t0 < 0 ? 0 : (hd.end_key(t0 + 64) + BN - 1) / BN - w.n0;
+                        float acc[1][D / 8][4], x[BN / 2], top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.f, 0.f };
+                        float (&o)[D / 2] = reinterpret_cast<float (&)[D / 2]>(acc);
+                        unsigned p[BN / 16][4];
+                        float scale[2];
+                        int j = 0;
+
+                        att_zero(acc);
+                        const unsigned long long q = q0 + (unsigned long long)(i % 2 * (GROUPS * Tile::Q / 16));
+                        Mbar *const done = was_read(smem, i % 2 * GROUPS + g);
+                        ring_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
+                        for (; j < a; j++)
+                                skip_step(ring, g, j, w.n);
+                        if (a < b) {
+                                int at = ring.stage;
+                                turn_begin(g);
+                                ring.wait_full();
+                                wgmma_fence();
+                                scores(x, q, ring.a());
+                                turn_end(g);
+                                ring.next();
+                                if (a > 0)
+                                        skip(ring);
+                                wgmma_wait<0>();
+                                wgmma_hold(x);
+                                read(ring.empty(at));
+                                mask(x, hd, begins, row, (w.n0 + a) * BN);
+                                raise(x, top, scale);
+                                exponents(x, top, sum);
+                                pack(p, x);
+                                ring.wait_full();
+                                for (j = a + 1; j < b; j++) {
+                                        at = ring.stage;
+                                        const char *const panel = ring.a();
+                                        float part[2];
+                                        turn_begin(g);
+                                        wgmma_fence();
+                                        scores(x, q, panel);
+                                        ring.next();
+                                        const int at_v = ring.stage;
+                                        ring.wait_full();
+                                        wgmma_fence();
+                                        values(o, p, ring);
+                                        ring.next();
+                                        turn_end(g);
+                                        wgmma_wait<1>();
+                                        wgmma_hold(x);
+                                        mask(x, hd, begins, row, (w.n0 + j) * BN);
+                                        exponents(x, top, part);
+                                        const bool here = ring.is_full();
+                                        bool raised = false;
+                                        if (bar_any(8 + g, 128, too_large(top, part))) {
+                                                wgmma_fence();
+                                                scores(x, q, panel);
+                                                wgmma_wait<0>();
+                                                wgmma_hold(x);
+                                                wgmma_hold(o);
+                                                mask(x, hd, begins, row, (w.n0 + j) * BN);
+                                                raised = raise(x, top, scale);
+                                                exponents(x, top, part);
+                                        }
+                                        read(ring.empty(at));
+                                        if (raised)
+                                                sum[0] *= scale[0], sum[1] *= scale[1];
+                                        sum[0] += part[0], sum[1] += part[1];
+                                        if (!here)
+                                                ring.wait_full();
+                                        wgmma_wait<0>();
+                                        wgmma_hold(o);
+                                        read(ring.empty(at_v));
+                                        if (raised)
+#pragma unroll
+                                                for (int e = 0; e < D / 2; e++)
+                                                        o[e] *= scale[e >> 1 & 1];
+                                        pack(p, x);
+                                }
+                                read(done);
+                                turn_begin(g);
+                                if (b < w.n)
+                                        skip(ring);
+                                at = ring.stage;
+                                ring.wait_full();
+                                if (Att::COUNTED && (w.n0 + b) * BN > hd.S)
+                                        clear(ring.a(), hd.S - (w.n0 + b - 1) * BN, g);
+                                wgmma_fence();
+                                values(o, p, ring);
+                                turn_end(g);
+                                ring.next();
+                                wgmma_wait<0>();
+                                wgmma_hold(o);
+                                read(ring.empty(at));
+                                j = b + 1;
+                        } else {
+                                read(done);
+                        }
+                        for (; j <= w.n; j++)
+                                skip_step(ring, g, j, w.n);
+                        if (t0 >= 0)
+                                finish(acc, top, sum, hd, lse, w, w0, work.T, tail);
+                }
+                if (Tile::TURNS && g == 0)
+                        bar_sync(1, 256);
+        }
+
+        struct WarpRows { static constexpr int WM = 16, WN = D; };
+
+        template <class Tail>
+        static __device__ __forceinline__ void finish(float (&acc)[1][D / 8][4], const float (&top)[2],
+                                                      const float (&sum)[2], const Head &hd, float *lse,
+                                                      const AttBlock &w, int w0, int T, const Tail &tail)
+        {
+                const int lane = threadIdx.x & 31;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const float s = att_quad_sum(sum[i]), inv = s > 0.f ? fast_rcp(s) : 0.f;
+                        const int t = w0 + lane / 4 + i * 8;
+                        if (lse && lane % 4 == 0 && t < T)
+                                lse[(long)hd.bh * T + t] = s > 0.f ? (top[i] + fast_log2(s)) * ATT_LN2 : -INFINITY;
+#pragma unroll
+                        for (int n = 0; n < D / 8; n++) {
+                                acc[0][n][2 * i] *= inv;
+                                acc[0][n][2 * i + 1] *= inv;
+                        }
+                }
+                mma_tail<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D, tail);
+        }
+};
+
+template <class E, class Att, class Tile, class Tail>
+TGC_DEV void attention_sm90_persistent(const AttMap &q, const AttMap &k, const AttMap &v, const AttIn<E, Att> &in,
+                                       float *lse, int B, int T, const Rt *rt, int first, int step, char *smem,
+                                       const Tail &tail)
+{
+        typedef AttForward90<E, Att, Tile> F;
+        const AttWork<E, Att, Tile> work = { in, rt, B, T, first, step };
+        const Ring<Tile> ring(F::ring_at(smem));
+        if (threadIdx.x == 0) {
+                for (int s = 0; s < Tile::STAGES; s++) {
+                        mbarrier_init(ring.full(s), 1);
+                        mbarrier_init(ring.empty(s), 4 * Tile::GROUPS);
+                }
+                for (int at = 0; at < 2 * Tile::GROUPS; at++) {
+                        mbarrier_init(F::landed(smem, at), 1);
+                        mbarrier_init(F::was_read(smem, at), 4);
+                }
+                fence_barrier_init();
+                fence_proxy_async();
+        }
+        __syncthreads();
+        if (threadIdx.x < 128) {
+                setmaxnreg_dec<Tile::FEW>();
+                if (threadIdx.x == 0)
+                        F::load_keys(k, v, work, smem);
+                else if (threadIdx.x == 32)
+                        F::load_queries(q, work, smem);
+                __syncwarp();
+        } else {
+                setmaxnreg_inc<Tile::MANY>();
+                F::compute(work, lse, smem, tail);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0)
+                for (int s = 0; s < 2 * Tile::STAGES + 4 * Tile::GROUPS; s++)
+                        mbarrier_inval(ring.full(0) + s);
+        __syncthreads();
+}
+
+#endif
+#endif

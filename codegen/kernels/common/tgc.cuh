@@ -1,0 +1,338 @@
+/* tgc.cuh: what every CUDA kernel family shares, and the protocol they follow.
+ *
+ * Kernels as tasks.  A family is one `__device__` function template
+ *
+ *      NAME_task<constants...>(pointers, sizes, int tile, char *smem, head, tail)
+ *
+ * that does the work of one tile with one thread block.  It never reads blockIdx:
+ * the shell does (one grid per kernel today, a persistent kernel that walks
+ * many kernels later).  blockDim.x is a template constant THREADS.  A task leaves
+ * no thread waiting and ends with its shared memory free for the next task
+ * (__syncthreads() first if it touched any).
+ *
+ * Heads and tails.  What was fused before and after a family's own work arrives
+ * as two functors over V neighbouring elements of one row:
+ *
+ *      head(int row, int col, float (&v)[V])    fills v    (loads, residual add, ...)
+ *      tail(int row, int col, float (&v)[V])    consumes v (bias, activation, store)
+ *
+ * `row` counts all leading dimensions flattened, `col` the last one; col is a
+ * multiple of V.  Each functor states `static constexpr int MAXV` (1, 2, 4 or 8):
+ * the family may use any V up to it, a power of two; `MINV` is 2 where the
+ * functor works on pairs (rotary, two interleaved halves) and 1 elsewhere.
+ * A family must never call a functor outside of rows x cols (but see STORES).  Arithmetic is
+ * float32 whatever the storage type.
+ *
+ * No floating-point atomics: a sum has one order, so the same bits come twice.
+ *
+ * All PTX is in ptx.cuh.  NVRTC, nvcc (for the tests) and the emulator's host
+ * compiler (g++ with emulate.h in front) must all accept this code: C++17, no
+ * standard headers, no lambdas in device code. */
+#ifndef TGC_CUH
+#define TGC_CUH
+
+#ifndef TGC_EMULATE
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#define TGC_DEV static __device__ __forceinline__
+#endif
+#include "rt.h"
+
+typedef __nv_bfloat16 bf16;
+typedef __half f16;
+
+/* What an entry point writes, and the emulator redefines:
+ * TGC_SMEM(smem) declares the block's dynamic shared memory, `char *smem`, the
+ * only shared memory there is (kernels declare no __shared__ variables);
+ * TGC_SURPLUS(n) first in a block's work: threads from n on leave, and barriers no longer
+ * count them, as the hardware has it from sm_70 on;
+ * TGC_KERNEL(k3, n) after the body of entry point k3 names it and its number of
+ * parameters, pointers and tensor maps, to the emulator's launcher. */
+#ifndef TGC_EMULATE
+#define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
+#define TGC_SURPLUS(n) if ((int)threadIdx.x >= (n)) return
+#define TGC_KERNEL(name, n_params)
+#define TGC_ACCESS(p, bytes)            /* the emulator's check of alignment and bounds */
+#endif
+
+#ifndef INFINITY                        /* NVRTC has no math.h */
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
+/* A tensor map (CUtensorMap), which Hopper's copy engine reads with: a kernel gets it by value, as
+ * `const __grid_constant__ TmaMap`, and passes its address on.  Elsewhere nothing looks at it.  (64 bytes are alignment enough by the driver's
+ * documents; CUDA 13 gives its own 128.) */
+struct alignas(128) TmaMap { unsigned long long word[16]; };
+
+/* One element to and from float. */
+TGC_DEV float to_float(float x) { return x; }
+TGC_DEV float to_float(bf16 x)  { return __bfloat162float(x); }
+TGC_DEV float to_float(f16 x)   { return __half2float(x); }
+TGC_DEV float to_float(int x)   { return (float)x; }
+TGC_DEV void  from_float(float *p, float x) { *p = x; }
+TGC_DEV void  from_float(bf16 *p, float x)  { *p = __float2bfloat16_rn(x); }
+TGC_DEV void  from_float(f16 *p, float x)   { *p = __float2half_rn(x); }
+TGC_DEV void  from_float(int *p, float x)   { *p = __float2int_rz(x); }      /* saturates; NaN is 0 */
+
+/* V neighbouring elements, moved as one access of up to 16 bytes (two for
+ * eight floats).  p must be aligned to min(16, V * sizeof(T)) bytes. */
+template <int BYTES> struct Chunk;
+template <> struct Chunk<2>  { typedef unsigned short T; };
+template <> struct Chunk<4>  { typedef unsigned T; };
+template <> struct Chunk<8>  { typedef uint2 T; };
+template <> struct Chunk<16> { typedef uint4 T; };
+
+template <int V, class T>
+TGC_DEV void load(float (&v)[V], const T *p)
+{
+        constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
+        constexpr int N = BYTES / (int)sizeof(T);
+        typedef typename Chunk<BYTES>::T C;
+        TGC_ACCESS(p, V * sizeof(T));
+#pragma unroll
+        for (int i = 0; i < V; i += N) {
+                union { C c; T t[N]; } u = { *(const C *)(p + i) };
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        v[i + j] = to_float(u.t[j]);
+        }
+}
+
+/* Elements ODD, ODD + 2, ... of the 2 * V at p, which is aligned as load<2 * V> wants it. */
+template <int V, int ODD, class T>
+TGC_DEV void load_half(float (&v)[V], const T *p)
+{
+        float pairs[2 * V];
+        load<2 * V>(pairs, p);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+                v[j] = pairs[2 * j + ODD];
+}
+
+template <int V, class T>
+TGC_DEV void store(T *p, const float (&v)[V])
+{
+        constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T);
+        constexpr int N = BYTES / (int)sizeof(T);
+        typedef typename Chunk<BYTES>::T C;
+        TGC_ACCESS(p, V * sizeof(T));
+#pragma unroll
+        for (int i = 0; i < V; i += N) {
+                union U { C c; T t[N]; __device__ U() {} } u;
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        from_float(&u.t[j], v[i + j]);
+                *(C *)(p + i) = u.c;
+        }
+}
+
+/* V neighbouring elements as they lie in memory: a load that is under way. */
+template <int V, class T>
+struct Raw {
+        static constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T), N = V * (int)sizeof(T) / BYTES;
+        typename Chunk<BYTES>::T c[N];
+
+        __device__ __forceinline__ void get(const T *p)
+        {
+                TGC_ACCESS(p, V * sizeof(T));
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        c[i] = ((const typename Chunk<BYTES>::T *)p)[i];
+        }
+        /* Every STRIDE-th element from FIRST on. */
+        template <int FIRST, int STRIDE>
+        __device__ __forceinline__ void floats(float (&v)[V / STRIDE]) const
+        {
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                        union { typename Chunk<BYTES>::T c; T t[BYTES / sizeof(T)]; } u = { c[i] };
+#pragma unroll
+                        for (int j = 0; j < V / N; j++)
+                                if (i * (V / N) + j >= FIRST && (i * (V / N) + j - FIRST) % STRIDE == 0)
+                                        v[(i * (V / N) + j - FIRST) / STRIDE] = to_float(u.t[j]);
+                }
+        }
+};
+
+/* Some tails can start their reads before their values are there:
+ *
+ *      template <int V> struct In;                             what was read
+ *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of them of rows
+ *      get_rows(int row, int col, In<V> &)                     starts the reads of rows
+ *      get_cols(int col, In<V> &)                              and of what all rows share
+ *      (int row, int col, float (&v)[V], const In<V> &)        the rest
+ *
+ * TailReads serves both kinds. */
+template <class> struct Exists { typedef void T; };
+
+template <class Tail, int V, class = void>
+struct TailReads {
+        static constexpr int N = 0, ROWS = 0;
+        __device__ __forceinline__ void get_rows(const Tail &, int, int) {}
+        __device__ __forceinline__ void get_cols(const Tail &, int) {}
+        __device__ __forceinline__ void get(const Tail &, int, int) {}
+        template <class... Out>
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
+        {
+                tail(row, col, v, out...);
+        }
+};
+
+template <class Tail, int V>
+struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
+        static constexpr int N = Tail::READS, ROWS = Tail::ROW_READS;
+        typename Tail::template In<V> in;
+        __device__ __forceinline__ void get_rows(const Tail &tail, int row, int col) { tail.get_rows(row, col, in); }
+        __device__ __forceinline__ void get_cols(const Tail &tail, int col) { tail.get_cols(col, in); }
+        __device__ __forceinline__ void get(const Tail &tail, int row, int col)
+        {
+                get_rows(tail, row, col);
+                get_cols(tail, col);
+        }
+        template <class... Out>
+        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
+        {
+                tail(row, col, v, in, out...);
+        }
+};
+
+/* And some say where their results go instead of storing them: each of their STORES is one of 16-bit values, of two
+ * neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of each),
+ *
+ *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
+ *
+ * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two neighbours (0: nothing, -1:
+ * several arrays).  STORES 0: some of it is not so.  Straight stores.
+ * With STORES and no SUMS a tail may be called outside of rows x cols too, where what it puts is dropped: what it reads by
+ * itself, not by In, it leaves alone there. */
+struct Straight {
+        template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
+        {
+                store<V>(p, v);
+        }
+        template <class Tail> __device__ __forceinline__ float of_row(const Tail &tail, int row) const
+        {
+                return tail.get_row(row);
+        }
+        template <int V> __device__ __forceinline__ void sum(const float (&)[V]) const {}
+};
+
+/* A tail with SUMS wants a number of its row, get_row(row), which it has from out.of_row(*this, row), and with SUMS 1 what it
+ * gave to out.sum(v) added up over the row's columns in a tile: put_sum(row, tile across, sum).  A warp that has whole
+ * rows of a tile asks once a tile and sums (PairTail); Straight asks each time and sums nothing. */
+template <class Tail, class = void> struct TailSums { static constexpr bool ASKS = false, SUMS = false; };
+
+template <int> struct Number { typedef void T; };
+template <class Tail>
+struct TailSums<Tail, typename Number<Tail::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Tail::SUMS; };
+
+/* A tail with WholeRows has another, `tail`, for the values, and wants what that leaves in v of a tile's rows at once, from
+ * the families that know it (gemm_norm.cuh). */
+template <class Tail, class = void>
+struct TailRows {
+        typedef Tail Values;
+        static constexpr bool WHOLE = false;
+        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t; }
+};
+template <class Tail>
+struct TailRows<Tail, typename Exists<typename Tail::WholeRows>::T> {
+        typedef typename Tail::WholeRows Values;
+        static constexpr bool WHOLE = true;
+        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t.tail; }
+};
+
+template <class Tail, class = void>
+struct TailStores {
+        static constexpr int N = 0, READ = 2;
+        static __device__ __forceinline__ constexpr int width(int) { return 2; }
+        static __device__ __forceinline__ constexpr bool pairs() { return false; }
+};
+template <class Tail>
+struct TailStores<Tail, typename Number<Tail::STORES>::T> {
+        static constexpr int N = Tail::STORES, READ = Tail::READ ? Tail::READ : 2;
+        static __device__ __forceinline__ constexpr int width(int k) { return k ? Tail::WIDTH1 : Tail::WIDTH0; }
+        /* Do pairs of neighbours fill whole chunks of 16 bytes, in 16 rows of at most 128? */
+        static __device__ __forceinline__ constexpr bool pairs()
+        {
+                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) && (!Tail::READ || Tail::READ == width(0)) && Tail::READ >= 0;
+        }
+};
+
+/* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
+TGC_DEV float warp_sum(float x)
+{
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                x += __shfl_xor_sync(0xffffffffu, x, d);
+        return x;
+}
+
+TGC_DEV float warp_max(float x)
+{
+#pragma unroll
+        for (int d = 16; d; d >>= 1)
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+        return x;
+}
+
+/* x of all threads of the block, put together by `warp`, which does so for a warp's lanes and gives it to all of them;
+ * every thread gets it.  none: what changes nothing.  red: 32 of T in shared memory, used by nothing else until the next
+ * __syncthreads() after the call. */
+template <int THREADS, class T, class Warp>
+TGC_DEV T block_all(T x, T none, T *red, const Warp &warp)
+{
+        x = warp(x);
+        if (THREADS <= 32)
+                return x;
+        __syncthreads();
+        if ((threadIdx.x & 31) == 0)
+                red[threadIdx.x >> 5] = x;
+        __syncthreads();
+        return warp((int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : none);
+}
+
+/* Sum and maximum over the block. */
+template <int THREADS>
+TGC_DEV float block_sum(float x, float *red)
+{
+        return block_all<THREADS>(x, 0.f, red, [](float y) { return warp_sum(y); });
+}
+
+template <int THREADS>
+TGC_DEV float block_max(float x, float *red)
+{
+        return block_all<THREADS>(x, -INFINITY, red, [](float y) { return warp_max(y); });
+}
+
+/* Which norm a kernel applies, or is the norm of. */
+enum { NORM_NONE, NORM_RMS, NORM_LAYER };
+
+/* Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key
+ * and a 128-bit counter. */
+TGC_DEV uint4 philox(uint4 c, unsigned k0, unsigned k1)
+{
+#pragma unroll
+        for (int r = 0; r < 10; r++) {
+                unsigned h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+                unsigned h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+                c = make_uint4(h1 ^ c.y ^ k0, l1, h0 ^ c.w ^ k1, l0);
+                k0 += 0x9E3779B9u;
+                k1 += 0xBB67AE85u;
+        }
+        return c;
+}
+
+/* Dropout: element i of tensor `id` survives with probability 1-p, scaled by
+ * 1/(1-p).  One Philox call serves four elements: word i&3 of counter
+ * {i>>2 low, i>>2 high, id, step*n_micro+micro}.  The evaluator and the C
+ * back end draw the same words. */
+TGC_DEV float dropout(float x, float p, unsigned id, unsigned long long i, const Rt *rt)
+{
+        uint4 r = philox(make_uint4((unsigned)(i >> 2), (unsigned)(i >> 34), id,
+                                    (unsigned)(rt->step * rt->n_micro + rt->micro)),
+                         rt->seed[0], rt->seed[1]);
+        unsigned w = (i & 3) == 0 ? r.x : (i & 3) == 1 ? r.y : (i & 3) == 2 ? r.z : r.w;
+        return (float)(w >> 8) * (1.f / 16777216.f) < p ? 0.f : x * (1.f / (1.f - p));
+}
+
+#endif

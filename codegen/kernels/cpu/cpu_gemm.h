@@ -1,0 +1,273 @@
+/* cpu_gemm.h: C = op(A) op(B), then the tail, for M above a handful of rows.
+ *
+ * A tile is a block of C, MATMUL_MT x MATMUL_NT at most.  It walks k in steps of
+ * MATMUL_KC; each step copies its part of B into panels of GEMM_NR columns (rows
+ * padded with zeros), A likewise where it is not already rows of floats, and runs
+ * the register kernel over all pairs of panels (Goto and van de Geijn, 2008).
+ * Tiles share nothing.  An element of C is one sum in the order of k, cut at the
+ * same places whatever the tile: its bits do not depend on how C is tiled. */
+#ifndef TGC_CPU_MATMUL_H
+#define TGC_CPU_MATMUL_H
+
+#include "cpu_tgc.h"
+
+/* A matrix operand.  trans 0: rows of op() are contiguous, element (r, c) at r*ld + c;
+ * trans 1: stored transposed, (r, c) at c*ld + r.  batch: elements from one matrix of
+ * a batch to the next (0: shared). */
+typedef struct Mat { const void *p; int ty, trans; long ld, batch; } Mat;
+
+/* The register kernel holds MR x 2 vectors of C. */
+#if defined __AVX512F__ || defined __aarch64__
+#define GEMM_MR 8
+#else
+#define GEMM_MR 6
+#endif
+#define GEMM_NR (2 * TGC_VEC)
+
+enum {
+        MATMUL_MT = 192, MATMUL_NT = 512, MATMUL_KC = 256,
+        MATMUL_MIN_TILES = 16,          /* smaller tiles until there are so many ... */
+        MATMUL_MIN_WORK = 1 << 21       /* ... but none below this many products */
+};
+_Static_assert(MATMUL_MT * MATMUL_KC + MATMUL_KC * MATMUL_NT + MATMUL_MT * MATMUL_NT <= TGC_SCRATCH, "scratch");
+
+/* ---- panels in cache --------------------------------------------------- */
+
+/* C[mr][NR] (+)= A[mr][k] B[k][NR]; A element (i, p) at a[i*ar + p*ac]. */
+TGC_INLINE void gemm_micro(int mr, int k, const float *a, long ar, long ac, const float *b, long ldb,
+                           float *c, long ldc, int add)
+{
+        Vec s[GEMM_MR][2];
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++)
+                s[i][0] = s[i][1] = vec_all(0.f);
+        for (int p = 0; p < k; p++, b += ldb, a += ac) {
+                Vec b0 = vec_load(b), b1 = vec_load(b + TGC_VEC);
+#pragma GCC unroll 8
+                for (int i = 0; i < mr; i++) {
+                        Vec x = vec_all(a[i * ar]);
+                        s[i][0] = x * b0 + s[i][0];
+                        s[i][1] = x * b1 + s[i][1];
+                }
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++, c += ldc) {
+                vec_store(c, add ? vec_load(c) + s[i][0] : s[i][0]);
+                vec_store(c + TGC_VEC, add ? vec_load(c + TGC_VEC) + s[i][1] : s[i][1]);
+        }
+}
+
+/* The same for any mr <= GEMM_MR.  ac: 1 (rows of floats) or GEMM_MR (panels, ar = 1). */
+TGC_NOINLINE void gemm_panel(int mr, int k, const float *a, long ar, long ac, const float *b, long ldb,
+                             float *c, long ldc, int add)
+{
+#define GEMM_CASE(n) case n: \
+        if (ac == 1) gemm_micro(n, k, a, ar, 1, b, ldb, c, ldc, add); \
+        else gemm_micro(n, k, a, 1, GEMM_MR, b, ldb, c, ldc, add); \
+        break;
+        switch (mr) {
+        GEMM_CASE(1) GEMM_CASE(2) GEMM_CASE(3) GEMM_CASE(4) GEMM_CASE(5) GEMM_CASE(6)
+#if GEMM_MR == 8
+        GEMM_CASE(7) GEMM_CASE(8)
+#endif
+        }
+#undef GEMM_CASE
+}
+
+/* C (m, n rounded up to NR; ldc) (+)= A B over one step of k.  A as for gemm_panel, its
+ * panels MR*k apart; B panels k*NR apart. */
+TGC_NOINLINE void gemm_block(int m, int n, int k, const float *a, long ar, long ac, const float *b,
+                             float *c, long ldc, int add)
+{
+        for (int j = 0; j < n; j += GEMM_NR)
+                for (int i = 0; i < m; i += GEMM_MR) {
+                        int mr = m - i < GEMM_MR ? m - i : GEMM_MR;
+                        gemm_panel(mr, k, a + (ac == 1 ? i * ar : (long)i * k), ar, ac, b + (long)j * k, GEMM_NR,
+                                   c + i * ldc + j, ldc, add);
+                }
+}
+
+/* to[c*ldt + r] = from[r*ldf + c], 8 x 8. */
+TGC_INLINE void transpose8(float *to, long ldt, const float *from, long ldf)
+{
+#ifdef TGC_SHUFFLE
+        typedef float V8 __attribute__((vector_size(32)));
+        V8 r[8], s[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+                memcpy(&r[i], from + i * ldf, sizeof r[i]);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {                   /* pairs of rows 2i, 2i+1 */
+                s[2 * i] = TGC_SHUFFLE(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+                s[2 * i + 1] = TGC_SHUFFLE(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {                   /* fours: rows 0..3 in r[0..3], 4..7 in r[4..7] */
+                int h = i & 2, l = i & 1;
+                V8 x = s[2 * h + l], y = s[2 * h + 2 + l];
+                r[2 * h + 2 * l] = TGC_SHUFFLE(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
+                r[2 * h + 2 * l + 1] = TGC_SHUFFLE(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {                   /* columns i and i+4 */
+                V8 x = TGC_SHUFFLE(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+                V8 y = TGC_SHUFFLE(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+                memcpy(to + i * ldt, &x, sizeof x);
+                memcpy(to + (i + 4) * ldt, &y, sizeof y);
+        }
+#else
+        for (int c = 0; c < 8; c++)
+                for (int r = 0; r < 8; r++)
+                        to[c * ldt + r] = from[r * ldf + c];
+#endif
+}
+
+/* Row n of the source is column n of B: panels from rows (n, k), ld apart, element `at`
+ * the first.  Columns beyond n are zero. */
+TGC_NOINLINE void pack_rows(float *to, const void *p, int ty, long at, long ld, int n, int k)
+{
+        float row[8 * MATMUL_KC];
+        for (int j = 0; j < n; j += GEMM_NR, to += GEMM_NR * k)
+                for (int jj = 0; jj < GEMM_NR; jj += 8) {
+                        int rows = n - j - jj < 0 ? 0 : n - j - jj > 8 ? 8 : n - j - jj;
+                        const float *from = row;
+                        long ldf = k;
+                        int c = 0;
+                        if (rows == 8 && ty == TY_F32) {
+                                from = (const float *)p + at + (j + jj) * ld;
+                                ldf = ld;
+                        } else {
+                                for (int r = 0; r < rows; r++)
+                                        ty_load(ty, row + r * k, p, at + (j + jj + r) * ld, k);
+                                memset(row + rows * k, 0, sizeof(float) * (size_t)((8 - rows) * k));
+                        }
+                        for (; c + 8 <= k; c += 8)
+                                transpose8(to + c * GEMM_NR + jj, GEMM_NR, from + c, ldf);
+                        for (; c < k; c++)
+                                for (int r = 0; r < 8; r++)
+                                        to[c * GEMM_NR + jj + r] = from[r * ldf + c];
+                }
+}
+
+/* Panels of constant width nr from k rows of n elements (op(B), or A stored transposed).
+ * row: for a gathered k, the source row of each, or NULL. */
+TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, long ld, int n, int k, const int *row)
+{
+        int j = 0;
+        for (; j + 4 * nr <= n && ty == TY_F32; j += 4 * nr, to += 4 * nr * k)  /* whole cache lines of the source */
+                for (int c = 0; c < k; c++) {
+                        const float *from = (const float *)p + at + (row ? row[c] : c) * ld + j;
+#pragma GCC unroll 4
+                        for (int q = 0; q < 4; q++)
+                                memcpy(to + (q * k + c) * nr, from + q * nr, sizeof(float) * (size_t)nr);
+                }
+        for (; j < n; j += nr, to += nr * k) {
+                int w = n - j < nr ? n - j : nr;
+                for (int c = 0; c < k; c++) {
+                        ty_load(ty, to + c * nr, p, at + (row ? row[c] : c) * ld + j, w);
+                        for (int x = w; x < nr; x++)
+                                to[c * nr + x] = 0.f;
+                }
+        }
+}
+
+TGC_NOINLINE void pack_b(float *to, const void *p, int ty, long at, long ld, int n, int k, const int *row)
+{
+        pack_width(to, GEMM_NR, p, ty, at, ld, n, k, row);
+}
+
+TGC_NOINLINE void pack_a(float *to, const void *p, int ty, long at, long ld, int m, int k, const int *row)
+{
+        pack_width(to, GEMM_MR, p, ty, at, ld, m, k, row);
+}
+
+/* Rows m of A as floats (m, k), ldt = k.  row: source row of each, or NULL. */
+TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld, int m, int k, const int *row)
+{
+        for (int i = 0; i < m; i++)
+                ty_load(ty, to + (long)i * k, p, at + (row ? row[i] : i) * ld, k);
+}
+
+/* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
+ * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
+ * row m0 + i is rows[i], or NULL (only with a.trans 0). */
+TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n, long K, const int *rows,
+                            float *pa, float *pb, float *c, long ldc)
+{
+        for (long k0 = 0; k0 < K; k0 += MATMUL_KC) {
+                int k = (int)tgc_min(K - k0, MATMUL_KC);
+                const float *pa_or_a = pa;
+                long ar = k, ac = 1;
+                if (b.trans)
+                        pack_rows(pb, b.p, b.ty, z * b.batch + n0 * b.ld + k0, b.ld, n, k);
+                else
+                        pack_b(pb, b.p, b.ty, z * b.batch + k0 * b.ld + n0, b.ld, n, k, 0);
+                if (a.trans) {
+                        pack_a(pa, a.p, a.ty, z * a.batch + k0 * a.ld + m0, a.ld, m, k, 0);
+                        ar = 1, ac = GEMM_MR;
+                } else if (rows) {
+                        pack_floats(pa, a.p, a.ty, z * a.batch + k0, a.ld, m, k, rows);
+                } else if (a.ty != TY_F32) {
+                        pack_floats(pa, a.p, a.ty, z * a.batch + m0 * a.ld + k0, a.ld, m, k, 0);
+                } else {
+                        pa_or_a = (const float *)a.p + z * a.batch + m0 * a.ld + k0;
+                        ar = a.ld;
+                }
+                gemm_block(m, n, k, pa_or_a, ar, ac, pb, c, ldc, k0 > 0);
+        }
+        if (K == 0)
+                for (int i = 0; i < m; i++)
+                        memset(c + i * ldc, 0, sizeof(float) * (size_t)n);
+}
+
+/* ---- the task ---------------------------------------------------------- */
+
+typedef struct Blocking { long mt, nt, m_tiles, n_tiles; } Blocking;
+
+TGC_INLINE long matmul_even(long n, long most, long step)
+{
+        return tgc_ceil_div(tgc_ceil_div(n, tgc_ceil_div(n, most)), step) * step;
+}
+
+TGC_INLINE Blocking matmul_blocking(long batch, long M, long N, long K)
+{
+        Blocking b = { MATMUL_MT, MATMUL_NT, 0, 0 };
+        for (;;) {
+                b.mt = matmul_even(tgc_max(M, 1), b.mt, GEMM_MR);
+                b.nt = matmul_even(tgc_max(N, 1), b.nt, GEMM_NR);
+                b.m_tiles = tgc_ceil_div(M, b.mt);
+                b.n_tiles = tgc_ceil_div(N, b.nt);
+                if (batch * b.m_tiles * b.n_tiles >= MATMUL_MIN_TILES || b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
+                        return b;
+                if (b.nt >= b.mt && b.nt >= 2 * GEMM_NR)
+                        b.nt /= 2;
+                else if (b.mt >= 2 * GEMM_MR)
+                        b.mt /= 2;
+                else
+                        return b;
+        }
+}
+
+/* op(A) (M,K), op(B) (K,N), `batch` times; tail rows are batch_index*M + m.
+ * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0. */
+TGC_INLINE long matmul_tiles(long batch, long M, long N, long K)
+{
+        Blocking b = matmul_blocking(batch, M, N, K);
+        return batch * b.m_tiles * b.n_tiles;
+}
+
+TGC_INLINE void matmul_task(Mat a, Mat b, long batch, long M, long N, long K, long tile,
+                            const void *args, TailFn *tail)
+{
+        Blocking t = matmul_blocking(batch, M, N, K);
+        long z = tile / (t.m_tiles * t.n_tiles), r = tile % (t.m_tiles * t.n_tiles);
+        long m0 = r / t.n_tiles * t.mt, n0 = r % t.n_tiles * t.nt;
+        int m = (int)tgc_min(t.mt, M - m0), n = (int)tgc_min(t.nt, N - n0);
+        float *pa = tgc_scratch, *pb = pa + MATMUL_MT * MATMUL_KC, *c = pb + MATMUL_KC * MATMUL_NT;
+        gemm_tile(a, b, z, m0, m, n0, n, K, 0, pa, pb, c, t.nt);
+        for (int i = 0; i < m; i++)
+                for (int j = 0; j < n; j += TGC_SEG)
+                        tail(args, z * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG, c + i * t.nt + j);
+}
+
+#endif

@@ -1,0 +1,339 @@
+/* cpu_gemv.h: Y = X op(W) for M = 1..16 rows (decode): weights pass once through
+ * the registers, nothing is packed.
+ *
+ * A tile is a range of output columns for all M rows; a small layer is one tile.
+ * Every tile asks the head for all of X (M x K): the head must be pure.  An output
+ * is summed in an order that depends only on K and the vector width. */
+#ifndef TGC_CPU_MATVEC_H
+#define TGC_CPU_MATVEC_H
+
+#include "cpu_gemm.h"
+
+/* Before a kernel of these products: at -O2 gcc leaves their sums in memory, at half of the speed.  (The rest stays at -O2:
+ * at -O3 gcc 12 gets some choices of elements wrong, in rows of 15, by its conversion of branches.) */
+#if defined __GNUC__ && !defined __clang__
+#define TGC_UNROLLED __attribute__((optimize("O3", "no-tree-loop-if-convert")))
+#else
+#define TGC_UNROLLED
+#endif
+
+/* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
+enum { NORM_NONE, NORM_RMS, NORM_LAYER };
+
+enum {
+        MATVEC_M_MAX = 16,
+        MATVEC_K_MAX = 131072,          /* largest M * (K + 32): beyond it use matmul_task */
+        MATVEC_NT = 512,                /* most columns of a tile */
+        MATVEC_WORK = 65536             /* weights of a tile, about */
+};
+
+/* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
+TGC_INLINE Vec vec_sums(Vec *s)
+{
+#ifdef TGC_SHUFFLE
+#define LO(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) - (h) : (l))
+#define HI(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) : (l) + (h))
+#if TGC_VEC == 16
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h), \
+        f(8, h), f(9, h), f(10, h), f(11, h), f(12, h), f(13, h), f(14, h), f(15, h)
+#elif TGC_VEC == 8
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h)
+#else
+#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h)
+#endif
+/* Vectors i and i+h, each in groups of h lanes, become one with twice as many rows. */
+#define FOLD(h) for (int i = 0; i < h; i++) \
+        s[i] = TGC_SHUFFLE(s[i], s[i + h], LANES(LO, h)) + TGC_SHUFFLE(s[i], s[i + h], LANES(HI, h));
+#if TGC_VEC == 16
+        FOLD(8)
+#endif
+#if TGC_VEC >= 8
+        FOLD(4)
+#endif
+        FOLD(2)
+        FOLD(1)
+#undef FOLD
+#undef LANES
+#undef LO
+#undef HI
+        return s[0];
+#else
+        float x[TGC_VEC];
+        for (int i = 0; i < TGC_VEC; i++)
+                x[i] = vec_sum(s[i]);
+        return vec_load(x);
+#endif
+}
+
+/* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
+ * where K < TGC_VEC. */
+TGC_INLINE void matvec_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
+                            const float *x, long ldx, Vec *s)
+{
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++) {
+                Vec v = part ? vec_load_part(ty, w, row[r] + k, part) : vec_load_ty(ty, w, row[r] + k);
+#pragma GCC unroll 16
+                for (int i = 0; i < m; i++)
+                        s[i * n + r] = v * vec_load(x + i * ldx) + s[i * n + r];
+        }
+}
+
+/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in registers. */
+TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
+                           const float *x, long ldx, Vec *s)
+{
+        long part = K % TGC_VEC, whole = K - part;
+        Vec t[TGC_VEC];
+#pragma GCC unroll 16
+        for (int i = 0; i < m * n; i++)
+                t[i] = vec_all(0.f);
+        for (long k = 0; k < whole; k += TGC_VEC)
+                matvec_step(m, n, 0, ty, w, row, k, x + k, ldx, t);
+        if (part && whole)
+                matvec_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, t);
+        else if (part)
+                matvec_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, t);
+#pragma GCC unroll 16
+        for (int i = 0; i < m; i++)
+#pragma GCC unroll 16
+                for (int r = 0; r < n; r++)
+                        s[i * R + r] = t[i * n + r];
+}
+
+/* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the hardware prefetcher
+ * feeds one stream at two to three times the rate of four.  With more rows of x that does not pay, since each of them
+ * would be read again for every row of W.  Nor does it for short rows of W: most of their time is the end of a sum. */
+TGC_INLINE int matvec_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
+
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of sums, m*R <= TGC_VEC.
+ * `streams` of them are read at a time, which does not change the order of a sum.  x has TGC_VEC more elements a
+ * row than K (matvec_pad); they hold its last vector, with zeros for what the whole vectors have had already: so
+ * the last load of a row of W may begin early instead of ending late. */
+TGC_INLINE void matvec_dots(int m, int R, int streams, int ty, const void *w, long at, long ld, long N, long K,
+                            const float *x, long ldx, float *y, long ldy)
+{
+        for (long j = 0; j < N; j += R) {
+                Vec s[TGC_VEC];
+                long row[TGC_VEC];
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++)
+                        row[r] = at + (j + r < N ? j + r : N - 1) * ld;
+#pragma GCC unroll 16
+                for (int i = m * R; i < TGC_VEC; i++)
+                        s[i] = vec_all(0.f);
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r += streams)
+                        matvec_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, s + r);
+                if (m * R == 1) {
+                        y[j] = vec_sum(s[0]);
+                        continue;
+                }
+                float out[TGC_VEC];
+                vec_store(out, vec_sums(s));
+                for (int i = 0; i < m; i++)
+                        if (j + R <= N)
+                                memcpy(y + i * ldy + j, out + i * R, sizeof(float) * (size_t)R);
+                        else
+                                for (int r = 0; j + r < N; r++)
+                                        y[i * ldy + j + r] = out[i * R + r];
+        }
+}
+
+/* Fill x[K..K + TGC_VEC) as matvec_dots wants it. */
+TGC_INLINE void matvec_pad(float *x, long K)
+{
+        long part = K % TGC_VEC;
+        for (long l = 0; l < TGC_VEC; l++)
+                x[K + l] = 0.f;
+        for (long l = 0; l < part; l++)
+                x[K + (K < TGC_VEC ? l : TGC_VEC - part + l)] = x[K - part + l];
+}
+
+/* s[r][c] += x[r*ldx] * w[at + c vectors ...]. */
+TGC_INLINE void matvec_axpy_step(int m, int C, int part, int ty, const void *w, long at, const float *x, long ldx,
+                                 Vec (*s)[4])
+{
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) {
+                Vec v = part ? vec_load_part(ty, w, at, part) : vec_load_ty(ty, w, at + c * TGC_VEC);
+#pragma GCC unroll 8
+                for (int r = 0; r < m; r++)
+                        s[r][c] = v * vec_all(x[r * ldx]) + s[r][c];
+        }
+}
+
+/* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
+ * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
+ * other. */
+TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at, long ld, long K,
+                            const float *x, long ldx, float *y, long ldy, int add)
+{
+        Vec s[8][4];                    /* [phase * m + row][column vector] */
+#pragma GCC unroll 8
+        for (int i = 0; i < P * m; i++)
+#pragma GCC unroll 4
+                for (int c = 0; c < C; c++)
+                        s[i][c] = vec_all(0.f);
+        long k = 0;
+        for (; k + P <= K; k += P)
+#pragma GCC unroll 8
+                for (int p = 0; p < P; p++)
+                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+#pragma GCC unroll 8
+        for (int p = 0; p < P - 1; p++)
+                if (k + p < K)
+                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+#pragma GCC unroll 8
+        for (int r = 0; r < m; r++)
+#pragma GCC unroll 4
+                for (int c = 0; c < C; c++) {
+                        Vec t = s[r][c];
+                        float *o = y + r * ldy + c * TGC_VEC;
+#pragma GCC unroll 8
+                        for (int p = 1; p < P; p++)
+                                t += s[p * m + r][c];
+                        if (part || from) {
+                                float out[TGC_VEC];
+                                vec_store(out, t);
+                                for (int l = from; l < (part ? part : TGC_VEC); l++)
+                                        o[l] = add ? o[l] + out[l] : out[l];
+                        } else {
+                                vec_store(o, add ? vec_load(o) + t : t);
+                        }
+                }
+}
+
+/* y[i*ldy + j] (+)= sum_k x[i*ldx + k] w[at + k*ld + j], j < N, i < m. */
+TGC_INLINE void matvec_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N, long K,
+                             const float *x, long ldx, float *y, long ldy, int add)
+{
+        long j = 0;
+        for (; j + C * TGC_VEC <= N; j += C * TGC_VEC)
+                matvec_axpy(m, C, P, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+        for (; j + TGC_VEC <= N; j += TGC_VEC)
+                matvec_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+        int part = (int)(N % TGC_VEC);
+        if (part && j > 0)              /* the last vector begins early and computes some columns twice */
+                matvec_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
+                            y + N - TGC_VEC, ldy, add);
+        else if (part)
+                matvec_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
+}
+
+/* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
+TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
+                            const float *x, long ldx, float *y, long ldy, int add)
+{
+        enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
+        for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
+                now = m < MOST ? m : MOST;
+#define MATVEC_R(m) (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
+#define MATVEC_DOTS(m, streams) matvec_dots(m, MATVEC_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
+#define MATVEC_CASE(m) case m: \
+        if (trans && matvec_streams(m, K) == 1) MATVEC_DOTS(m, 1); \
+        else if (trans) MATVEC_DOTS(m, 4); \
+        else matvec_axpys(m, m <= 2 ? 4 : m <= 4 ? 2 : 1, m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+        break;
+                switch (now) {
+                MATVEC_CASE(1) MATVEC_CASE(2) MATVEC_CASE(3) MATVEC_CASE(4)
+#if TGC_VEC >= 8
+                MATVEC_CASE(5) MATVEC_CASE(6) MATVEC_CASE(7) MATVEC_CASE(8)
+#endif
+                }
+#undef MATVEC_CASE
+#undef MATVEC_DOTS
+#undef MATVEC_R
+        }
+}
+
+/* Standardise x[0..K) in place; returns rstd, and the mean through *mean. */
+TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
+{
+        Vec s = vec_all(0.f), q = vec_all(0.f);
+        float rest = 0.f, m = 0.f;
+        long whole = K - K % TGC_VEC;
+        if (norm == NORM_LAYER) {
+                for (long k = 0; k < whole; k += TGC_VEC)
+                        s += vec_load(x + k);
+                for (long k = whole; k < K; k++)
+                        rest += x[k];
+                m = (vec_sum(s) + rest) / (float)K;
+        }
+        rest = 0.f;
+        for (long k = 0; k < whole; k += TGC_VEC) {
+                Vec d = vec_load(x + k) - m;
+                q = d * d + q;
+        }
+        for (long k = whole; k < K; k++)
+                rest += (x[k] - m) * (x[k] - m);
+        float rstd = 1.f / sqrtf((vec_sum(q) + rest) / (float)K + eps);
+        for (long k = 0; k < K; k++)
+                x[k] = (x[k] - m) * rstd;
+        *mean = m;
+        return rstd;
+}
+
+/* Rows row.. (m of them) of the head into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
+ * is called like a tail and changes the standardised values. */
+TGC_INLINE void matvec_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
+                            const void *args, HeadFn *head, TailFn *gain)
+{
+        float mean;
+        for (int i = 0; i < m; i++, x += ldx) {
+                for (long k = 0; k < K; k += TGC_SEG)
+                        head(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
+                if (norm != NORM_NONE)
+                        norm_row(norm, eps, x, K, &mean);
+                if (gain)
+                        for (long k = 0; k < K; k += TGC_SEG)
+                                gain(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
+                matvec_pad(x, K);
+        }
+}
+
+/* ---- the task ---------------------------------------------------------- */
+
+TGC_INLINE long matvec_nt(long K)
+{
+        long n = MATVEC_WORK / tgc_max(K, 1) / 64 * 64;
+        return n < 64 ? 64 : n > MATVEC_NT ? MATVEC_NT : n;
+}
+
+/* w as Mat b of matmul_task: op(W) is (K,N); trans 1: stored (N,K).  N <= MATVEC_NT is one
+ * tile: then the head is asked once. */
+TGC_INLINE long matvec_tiles(long N, long K)
+{
+        return N <= MATVEC_NT && N * K <= 2 * MATVEC_WORK ? 1 : tgc_ceil_div(N, matvec_nt(K));
+}
+
+TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                                 const void *args, HeadFn *head, TailFn *gain, TailFn *keep, TailFn *tail)
+{
+        long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
+        long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
+        float *x = tgc_scratch, *y;
+        TGC_HIDE(x);                    /* else the thread's scratch is looked up again and again */
+        y = x + MATVEC_K_MAX;
+        /* called and not inlined: their loops are vectorised at -O2, and not where choices are left as they are */
+        TGC_HIDE(head);
+        TGC_HIDE(tail);
+        if (gain)
+                TGC_HIDE(gain);
+        matvec_fill(norm, eps, M, 0, K, x, ldx, args, head, gain);
+        for (int i = 0; i < M && keep && tile == 0; i++)
+                for (long k = 0; k < K; k += TGC_SEG)
+                        keep(args, i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + i * ldx + k);
+        matvec_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, MATVEC_NT, 0);
+        for (int i = 0; i < M; i++)
+                for (long j = 0; j < n; j += TGC_SEG)
+                        tail(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * MATVEC_NT + j);
+}
+
+TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                            const void *args, HeadFn *head, TailFn *tail)
+{
+        matvec_gain_task(norm, eps, w, M, N, K, tile, args, head, NULL, NULL, tail);
+}
+
+#endif

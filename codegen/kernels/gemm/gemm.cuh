@@ -1,0 +1,109 @@
+/* gemm.cuh: C = op(A) op(B), the portable path (sm_80 and up), any size.
+ *
+ *      A is (M,K) row-major with row stride lda, or (K,M) when TRANS_A;
+ *      B is (K,N) row-major with row stride ldb, or (N,K) when TRANS_B (a Linear's weight).
+ *
+ *      y  = x Wt       TRANS_B            x (M,K), W (N,K)
+ *      dx = dy W                          dy (M,N), W (N,K) read as (K,N) with K <-> N
+ *      dW = dyt x      TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
+ *
+ *      matmul_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, tail)
+ *      matmul_split_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)     ws: f32 (splits,M,N)
+ *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, tail)
+ *
+ * Sizes passed as literals fold away after inlining; run-time ones work as well.
+ * The tail gets every element of C once, float32, V = Tail::MAXV at a time, or 4
+ * where that is less (float32 tiles, and 16-bit ones whose warps are 16 columns
+ * wide; a 32x32x32 tile: 2).  MAXV must divide N.
+ *
+ * ALIGN (16, 8, 4, 2 bytes) divides both base addresses, both row strides in
+ * bytes, and in bytes the extent that is contiguous in memory: of A, K or (TRANS_A) M;
+ * of B, N or (TRANS_B) K.  16 is the fast path; 8 and 4 issue more copies, 2 copies by hand.
+ *
+ * Rows and columns beyond C are read as some row inside: they only reach elements
+ * of C that are not stored.  Beyond K both operands are zero.
+ *
+ * Tiles are gemm_tile.cuh's; an operand comes by panels (gemm_operand.cuh), is multiplied on tensor cores (gemm_mma.cuh,
+ * gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by a tail (gemm_epilogue.cuh). */
+#ifndef TGC_MATMUL_CUH
+#define TGC_MATMUL_CUH
+
+#include "gemm_mma.cuh"
+#include "gemm_fma.cuh"
+
+/* The tile at `at`, over the K-tiles [kt0, kt1), rows of A as RowsA says, rows of B as RowsB. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB, class Tail>
+TGC_DEV void matmul_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
+                          int M, int N, int K, TileAt at, int kt0, int kt1, char *smem, const Tail &tail)
+{
+        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, RowsA> pa(a, lda, at.m, M, K, rows_a);
+        const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
+        if constexpr (Tile::SIMT)
+                fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+        else if constexpr (Tile::TF32)
+                tf32_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+#ifdef TGC_SM90A
+        else if constexpr (Tile::WGMMA)
+                wgmma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+#endif
+        else
+                mma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+}
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail>
+TGC_DEV void matmul_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
+                         const Tail &tail)
+{
+        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+                                                       tile_at<Tile>(tile, M, N), 0,
+                                                       (K + Tile::BK - 1) / Tile::BK, smem, tail);
+}
+
+/* Split K: for weight gradients, whose C is small and K long.  Tiles are numbered
+ * split-major; each split sums its own run of K-tiles into its own M x N of ws. */
+template <int V>
+struct SplitTail {
+        static constexpr int MAXV = V, MINV = 1;
+        float *ws;
+        int N;
+        template <int W>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[W]) const
+        {
+                store<W>(ws + (long)row * N + col, v);
+        }
+};
+
+/* V (8, 4, 2, 1) divides N. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
+TGC_DEV void matmul_split_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
+                               float *ws, int tile, char *smem)
+{
+        const int tiles = matmul_tiles<Tile>(M, N), s = tile / tiles, steps = (K + Tile::BK - 1) / Tile::BK;
+        const int kt0 = (int)((long)steps * s / splits), kt1 = (int)((long)steps * (s + 1) / splits);
+        const SplitTail<V> tail = { ws + (long)s * M * N, N };
+        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+                                                       tile_at<Tile>(tile - s * tiles, M, N), kt0, kt1, smem, tail);
+}
+
+/* Sums ws over the splits, in order, and calls the tail.  THREADS * V elements of C
+ * per tile, V = Tail::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
+template <int THREADS, class Tail>
+TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile, const Tail &tail)
+{
+        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
+        const long size = (long)M * N, i = ((long)tile * THREADS + threadIdx.x) * V;
+        if (i >= size)
+                return;
+        float sum[V];
+        load<V>(sum, ws + i);
+        for (int s = 1; s < splits; s++) {
+                float v[V];
+                load<V>(v, ws + s * size + i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        sum[j] += v[j];
+        }
+        tail((int)(i / N), (int)(i % N), sum);
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the tail after them.
+ *
+ * So that a tail does not wait for memory, its reads start LAST_STEPS before its products end, as many as there are
+ * registers left. */
+#ifndef TGC_MATMUL_CONSUME_SM90_CUH
+#define TGC_MATMUL_CONSUME_SM90_CUH
+
+#include "gemm_tf32_rs_sm90.cuh"
+#ifdef TGC_SM90A
+
+/* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
+
+/* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of A share its K-steps
+ * out among themselves, one more product each against a matrix of ones, the ROW_SUMS_SMEM bytes behind the tile's; words
+ * that go through registers are added there. */
+enum { ROW_SUMS_SMEM = 256 };
+struct RowSums { static constexpr bool ON = true; float *parts; };
+struct NoSums { static constexpr bool ON = false; };
+
+/* ---- steps ---------------------------------------------------------------------- */
+
+/* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against ones as
+ * well, from step `first` on. */
+template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
+TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k, int first, int lane)
+{
+        const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
+        ring.wait_full();
+        if (Tile::COPIERS)
+                fence_proxy_async();            /* what cp.async wrote, for wgmma */
+        wgmma_fence();
+#pragma unroll
+        for (int ks = 0; ks < 4; ks++)          /* of 32 bytes */
+#pragma unroll
+                for (int m = 0; m < MI; m++) {
+                        const unsigned long long am = a0 + at + m * desc_64<!TRANS_A, Tile::BK>()
+                                                    + ks * desc_k<!TRANS_A>();
+                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]), am,
+                                                 b0 + at + ks * desc_k<TRANS_B>(), ks > 0 || k > 0, T());
+                        if constexpr (SUM)
+                                wgmma<TRANS_A, 0>(sums[m], am, ones, ks > 0 || k > first, T());
+                }
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (k > 0)
+                ring.leave(ring.before(1), lane);
+        ring.next();
+}
+
+/* Steps [k0, k1); after `lead` of them the other consumer may start. */
+template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
+TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead,
+                         const WordsOfA<MI> &words)
+{
+        if constexpr (by_words<T, TRANS_A>()) {
+                words_steps<SUM, T>(ring, words, b0, acc, sums, k0, k1, lane, lead);
+        } else {
+#pragma unroll 1                                /* the last steps, written out, cost ptxas half of its time */
+                for (int k = k0; k < k1; k++) {
+                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
+                        if (Tile::LEAD > 0 && k == lead - 1)
+                                bar_arrive(1, 256);
+                }
+        }
+}
+
+/* ---- tails ------------------------------------------------------------------------ */
+
+/* Which of the three, of a consumer's warp.  PanelTail: beside 192 sums there are no registers for a panel's rows and
+ * for reads (the residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
+enum { BY_TRADING, BY_PANEL, BY_PAIRS };
+template <class Tile, class Tail>
+TGC_DEV constexpr int end_of()
+{
+        if (Tail::MAXV == 8 && TailStores<Tail>::pairs())
+                return BY_PAIRS;
+        if (Tail::MAXV == 8 && Tile::SHARE < 2 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
+                return BY_PANEL;
+        return BY_TRADING;
+}
+
+template <class Tile>
+TGC_DEV constexpr bool is_whole(int M, int N) { return M % Tile::WHOLE_M == 0 && N % Tile::WHOLE_N == 0; }
+
+template <class Tile, int MI, int SPARE, class Tail, int HOW = end_of<Tile, Tail>()>
+struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
+        static_assert(!TailBoxes<Tail>::ON, "panels are what boxes come from");
+        __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
+                : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, is_whole<Tile>(M, N)) {}
+};
+template <class Tile, int MI, int SPARE, class Tail>
+struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
+        static_assert(!TailBoxes<Tail>::ON, "panels of sums are none of results");
+        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
+                : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
+                                                       row0, col0, M, N, is_whole<Tile>(M, N)) {}
+};
+/* Panels of a warp, or (Fetched) of two. */
+template <class Tile, class Tail>
+TGC_DEV constexpr int panels_of() { return TailBoxes<Tail>::FETCHED ? Tile::BOTH : Tile::EACH; }
+
+template <class Tile, int MI, int SPARE, class Tail>
+struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail, panels_of<Tile, Tail>()> {
+        static constexpr int MOST = panels_of<Tile, Tail>();
+        static_assert(MOST > 0, "tiles that take turns fetch");
+        static __device__ __forceinline__ int first()
+        {
+                return (int)(TailBoxes<Tail>::FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4) * MOST;
+        }
+        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
+                : PairTail<MI, Tile::BN, SPARE, Tail, MOST>(tail, smem + Tile::PANELS + first() * Tile::PANEL, row0, col0, M, N,
+                                                            is_whole<Tile>(M, N)) {}
+};
+
+/* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the
+ * cluster (0.6% of GPT-2's step). */
+TGC_DEV char *from_lane0(char *smem)
+{
+        return (char *)__cvta_shared_to_generic(__shfl_sync(0xffffffffu, (unsigned)__cvta_generic_to_shared(smem), 0));
+}
+
+/* ---- a block's pieces ------------------------------------------------------------- */
+
+/* Reads of a tail start this many steps before the end of a tile: two microseconds or more. */
+enum { LAST_STEPS = 4 };
+
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
+TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums &rows)
+{
+        constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
+        /* Reads of 16 bytes that fit beside the sums. */
+        /* What a call reads and stores of words is spread over more calls, and A's words want registers too. */
+        constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) + (by_words<T, TRANS_A>() ? MI * 32 : 0);
+        constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
+        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+        ring.smem = from_lane0(ring.smem);
+        const int part = Tile::SHARE == 2 ? consumer : 0;
+        const int row0 = part * Tile::WM + warp * 16;
+        /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
+                                    + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        const unsigned long long ones = wgmma_desc(ring.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
+        typename Work::Part p, next;
+        WordsOfA<MI> words(row0, lane);
+
+        for (int i = 0; work.get(i, p); i++) {
+                if (Tile::SHARE == 1 && (i & 1) != consumer) {
+                        ring.skip(p.kt1 - p.kt0);
+                        continue;
+                }
+                if (Tile::SHARE == 1 ? i > 0 : Tile::LEAD > 0 && i == 0 && consumer == 1)
+                        bar_sync(1 + (i & 1), 256);
+                float acc[MI][Tile::BN / 8][4];
+                const auto &tail = work.tail_of(p, i);
+                const int M = work.rows(p);
+                Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
+                const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
+                int more = Tile::SHARE == 1 && work.get(i + 1, next);
+                asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
+                if constexpr (TailBoxes<typename Work::End>::FETCHED) {
+                        Mbar *const own = (Mbar *)(ring.smem + Tile::RING) + (consumer * 4 + warp) * Tile::BOTH;
+                        ends.fetch(own, own + (1 - 2 * consumer) * 4 * Tile::BOTH, i, more, next.m + row0, next.n);
+                }
+                const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
+                const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;
+                float sums[MI][4];
+                int k = 0, k0 = 0;
+                if constexpr (Sums::ON) {
+                        k0 = steps * at / across, k = steps * (at + 1) / across;
+                        if constexpr (by_words<T, TRANS_A>()) {
+#pragma unroll
+                                for (int m = 0; m < MI; m++)
+                                        sums[m][0] = sums[m][2] = 0.f;
+                        }
+                        /* Before and after them the same code: of all this ptxas takes longest for steps. */
+#pragma unroll 1
+                        for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
+                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, from, to, lane, lead,
+                                                                              words);
+                                if (round)
+                                        break;
+                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
+                        }
+                } else {
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, early, lane, lead, words);
+                }
+                if constexpr (ends.READS_AHEAD) {
+                        ends.start();
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k > early ? k : early,
+                                                                      steps, lane, lead, words);
+                }
+                if (more)
+                        bar_arrive(1 + ((i + 1) & 1), 256);
+                wgmma_wait<0>();
+                if (!Work::EMPTY || steps > 0)
+                        ring.leave(ring.before(1), lane);
+#pragma unroll
+                for (int m = 0; m < MI; m++)
+                        wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+                if (Work::EMPTY && steps == 0) {
+                        if (Tile::LEAD > 0 && i == 0 && consumer == 0)
+                                bar_arrive(1, 256);
+#pragma unroll
+                        for (int m = 0; m < MI * Tile::BN / 2; m++)
+                                acc[m / (Tile::BN / 2)][m / 4 % (Tile::BN / 8)][m % 4] = 0.f;
+                }
+                if constexpr (Sums::ON) {               /* all columns are equal: those of the quad's first lane */
+                        float *to = rows.parts + (long)(p.split * across + at) * M;
+#pragma unroll
+                        for (int m = 0; m < MI; m++)
+#pragma unroll
+                                for (int h = 0; h < 2; h++) {
+                                        const int row = p.m + row0 + m * 64 + h * 8 + lane / 4;
+                                        wgmma_hold(sums[m]);
+                                        if (by_words<T, TRANS_A>()) {
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 1);
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 2);
+                                        }
+                                        if (lane % 4 == 0 && row < M)
+                                                to[row] = k > k0 ? sums[m][2 * h] : 0.f;
+                                }
+                }
+                ends.run(acc);
+        }
+}
+
+#endif
+#endif

@@ -1,0 +1,229 @@
+/* gemm_producer_sm90.cuh: what a block of gemm_sm90.cuh has to do, and how operands come: tile shapes, which tiles or
+ * parts of tiles are a block's, and the thread that loads their panels. */
+#ifndef TGC_MATMUL_LOAD_SM90_CUH
+#define TGC_MATMUL_LOAD_SM90_CUH
+
+#include "epilogue_pair_sm90.cuh"
+#include "pipeline_sm90.cuh"
+#ifdef TGC_SM90A
+
+/* ---- tile shapes -------------------------------------------------------- */
+
+/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns.  BK: of 16-bit values. */
+template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false, int PARTS_ = 1>
+struct STile {
+        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_, PARTS = PARTS_;
+        static constexpr bool PAIR = PAIR_;
+        static constexpr int WHOLE_M = PAIR ? 2 * BM : BM, WHOLE_N = BN;        /* if they divide C no tile is cut */
+        static constexpr int MINB = 1, THREADS = 128 * 3;
+        static constexpr int WM = BM / SHARE;                   /* rows per consumer */
+        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
+        static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
+        /* A warp's for its tail, where they begin, how many a warp has: two where they fit and Boxed tails are. */
+        static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
+        static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
+        /* Of Fetched tails, where consumers take turns: as many as fit for a warp of each; their barriers are behind the ring's. */
+        static constexpr int BOTH = SHARE_ > 1 ? 0 : PANELS + 16 * PANEL <= (226 << 10) ? 4 : 3;
+        static constexpr int SMEM = PANELS + (4 * BOTH > 8 * EACH ? 4 * BOTH : 8 * EACH) * PANEL;
+        static_assert(RING + 8 * BOTH * 8 <= PANELS, "barriers fit");
+        static constexpr bool SIMT = false;
+        static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
+        static constexpr int COPIERS = 0;                       /* threads that load by cp.async (grouped_gemm_sm90.cuh) */
+        static constexpr bool SLABS = false;
+        static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
+        static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
+};
+
+/* The rows of ../matmul_tiles_sm90.def. */
+typedef STile<128, 256, 2, 4> S128x256;
+typedef STile<128, 192, 2, 5> S128x192;
+typedef STile<256, 128, 2, 4> S256x128;
+typedef STile<128, 128, 2, 6> S128x128;
+typedef STile<128, 128, 1, 6> S128x128t;
+typedef STile<128, 192, 1, 5> S128x192t;
+/* The same in pairs. */
+typedef STile<128, 128, 1, 6, 0, true> S128x128p;
+typedef STile<128, 192, 1, 5, 0, true> S128x192p;
+/* Jointly. */
+typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
+typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
+
+/* The same in pairs, where the two consumers share a tile. */
+template <class Tile>
+struct Pairs : Tile {
+        static constexpr bool PAIR = true;
+        static constexpr int WHOLE_M = 2 * Tile::BM;
+};
+
+/* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each other: its map is that of
+ * (slabs * N, 32) float. */
+template <class Tile>
+struct Slabs : Tile { static constexpr bool SLABS = true; };
+
+/* The same, BK of T. */
+template <class T, class Tile>
+struct TileOf : Tile { static constexpr int BK = 128 / (int)sizeof(T); };
+
+/* ---- work: what a block computes, one piece after the other ----------------- */
+
+/* C at (m, n), over the K-steps [kt0, kt1); split: which part of K that is. */
+struct Piece { int m, n, kt0, kt1, split; };
+
+/* What the kinds of work have (and those of grouped_gemm_sm90.cuh):
+ *
+ *      Part, get(i, Part &)    the i-th piece of this block; false: there are fewer
+ *      EMPTY                   a piece may have no steps: zeros
+ *      rows(p)                 rows of C, or p's last one and one more: those below are not stored
+ *      End, tail_of(p, i)      what finishes a piece
+ *      KEEPS                   registers that all this takes more than a plain product does */
+
+/* Tile t; of pairs the rows of tiles are an even number. */
+template <class Tile>
+TGC_DEV TileAt tile_of(int t, int M, int N)
+{
+        return tile_at<Tile>(t, Tile::PAIR ? (M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * Tile::WHOLE_M : M, N);
+}
+
+template <class Tile>
+TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
+
+/* Tiles first, first + step, ... below end; the caller's tail. */
+template <class Tile, class Tail>
+struct TileWork {
+        typedef Tail End;
+        typedef Piece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 0;
+        int M, N, K, first, end, step;
+        const Tail &tail;
+
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int t = first + i * step;
+                if (t >= end)
+                        return false;
+                const TileAt at = tile_of<Tile>(t, M, N);
+                p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
+                return true;
+        }
+        __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
+        __device__ __forceinline__ int rows(const Piece &) const { return M; }
+};
+
+/* Tiles of splits, as matmul_split_task numbers them: first, first + step, ...; splits <= K-steps. */
+template <class Tile, int V>
+struct SplitWork {
+        typedef SplitTail<V> End;
+        typedef Piece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 0;
+        int M, N, K, splits, first, step;
+        float *ws;                      /* (splits, M, N) */
+
+        __device__ __forceinline__ int tiles() const { return matmul_tiles<Tile>(M, N); }
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int t = first + i * step, s = t / tiles(), steps = k_steps<Tile>(K);
+                const TileAt at = tile_at<Tile>(t - s * tiles(), M, N);
+                p.m = at.m, p.n = at.n, p.split = s;
+                p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
+                return s < splits;
+        }
+        __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int i) const
+        {
+                return { ws + (long)((first + i * step) / tiles()) * M * N, N };
+        }
+        __device__ __forceinline__ int rows(const Piece &) const { return M; }
+};
+
+/* ---- loading ----------------------------------------------------------------- */
+
+/* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB (float: 4), one box after the
+ * other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8). */
+template <class Tile, bool TRANS_A, bool TRANS_B>
+struct Loader {
+        static constexpr int REGS = 24, THREADS = 1, BOX = Tile::BK;
+        const void *a, *b;              /* maps */
+        int N;
+
+        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
+         * blocks of the pair. */
+        template <bool KMAJOR, int BOXES, bool HALF>
+        static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar, int first, int k0, int from)
+        {
+#pragma unroll 1
+                for (int j = from; j < BOXES; j += HALF ? 2 : 1) {
+                        const int x = KMAJOR ? k0 : first + BOX * j, y = KMAJOR ? first + BOX * j : k0;
+                        if (HALF)
+                                tma_load_2d_multicast(panel + j * (BOX * 128), map, bar, x, y, 3);
+                        else
+                                tma_load_2d(panel + j * (BOX * 128), map, bar, x, y);
+                }
+        }
+
+        __device__ __forceinline__ void load_a(const Ring<Tile> &ring, const Piece &p, int kt) const
+        {
+                load<!TRANS_A, Tile::BM / BOX, false>(ring.a(), a, ring.full(ring.stage), p.m, kt * BOX, 0);
+        }
+        __device__ __forceinline__ void load_b(const Ring<Tile> &ring, const Piece &p, int kt) const
+        {
+                load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(ring.b(), b, ring.full(ring.stage),
+                                                         p.n + (Tile::SLABS ? kt * N : 0), Tile::SLABS ? 0 : kt * BOX,
+                                                         Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
+        }
+        __device__ __forceinline__ void announce(const Ring<Tile> &ring) const
+        {
+                mbarrier_expect_tx(ring.full(ring.stage), Tile::STAGE);
+        }
+
+        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and what the tail reads, but not
+         * B; of the first stages B comes meanwhile.  (Elsewhere that costs steps of training 0.5 to 1.2%.) */
+        template <bool WAITS, class Work>
+        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        {
+                Piece p;
+                int ahead = 0;
+                if constexpr (WAITS) {
+                        Ring<Tile> first = ring;
+                        ahead = work.get(0, p) ? p.kt1 - p.kt0 : 0;
+                        ahead = ahead < Tile::STAGES ? ahead : Tile::STAGES;
+                        for (int k = 0; k < ahead; k++, first.next()) {
+                                announce(first);
+                                load_b(first, p, p.kt0 + k);
+                        }
+                        pdl_wait();
+                }
+                for (int i = 0; work.get(i, p); i++)
+                        for (int kt = p.kt0; kt < p.kt1; kt++) {
+                                const bool has_b = WAITS && ahead-- > 0;
+                                if (!has_b) {
+                                        ring.wait_empty();
+                                        announce(ring);
+                                }
+                                load_a(ring, p, kt);
+                                if (!has_b)
+                                        load_b(ring, p, kt);
+                                ring.next();
+                        }
+        }
+};
+
+/* ---- panels as operands -------------------------------------------------------- */
+
+/* Descriptor of an operand in the layout above (PTX ISA, "matrix descriptor format" of wgmma, and the
+ * canonical layouts beside it).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo: with K
+ * contiguous not looked at, since the 16 values of k that one wgmma reads lie in one swizzled row; otherwise from one
+ * block of 64 of C's side to the next, BK rows of 128 bytes.  The base offset is 0: panels are 1024-byte aligned. */
+template <bool KMAJOR, int BK>
+TGC_DEV unsigned long long panel_desc(const char *panel)
+{
+        return KMAJOR ? wgmma_desc_k128(panel) : wgmma_desc(panel, BK * 128, 1024, SWIZZLE_128);
+}
+
+/* To the next 16 of k, in the descriptor's 16-byte units: 32 bytes along a row, or 16 rows of 128. */
+template <bool KMAJOR> TGC_DEV constexpr unsigned long long desc_k() { return KMAJOR ? 2 : 128; }
+/* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
+template <bool KMAJOR, int BK> TGC_DEV constexpr unsigned long long desc_64() { return KMAJOR ? 512 : BK * 8; }
+
+#endif
+#endif

@@ -1,0 +1,299 @@
+/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, by the tensor cores: several sequences' next tokens.
+ *
+ * The time is still that of reading W once, and of waiting for x; but with so many rows the products no longer fit
+ * beside the loads on the float32 units.  So 16 rows of x are mma's rows (where there are up to 8 the others are zeros)
+ * and 8 rows of W its columns.  Both come straight into the registers that mma wants, 16 bytes a lane: which of a
+ * chunk's 32 elements of K a lane's words are is the same for x and W, and nothing else matters to a sum over K.
+ *
+ *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t, 2t+1, 2t+8, 2t+9
+ *
+ * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES columns; the
+ * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they
+ * are read in every round.  Partial sums meet in shared memory, in the order of the warps.
+ *
+ *      matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, head, tail[, gain])
+ *              as matvec_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
+ *              16-byte aligned; with a norm STEPS is 1 and M <= 16.
+ *
+ * Tiles and shared memory: ../matvec_shape.h. */
+#ifndef TGC_MATVEC_MMA_CUH
+#define TGC_MATVEC_MMA_CUH
+
+#include "gemv.cuh"
+
+/* What ../matvec_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
+template <int M, int K, int WARPS, int TILES, int ROUNDS>
+struct MatvecMmaShape {
+        static constexpr int MOST = M > 8 && M <= 16 ? 4 : 8, CHUNKS = (K + 31) / 32,
+                             STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
+                             PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = (M + 7) / 8,
+                             COLS = 8 * TILES, SUMS = WARPS * M * COLS, MOMENTS = WARPS * 16 * 2,
+                             KEPT = M > 16 ? 1 : PER;   /* chunks of x in registers */
+        static constexpr int SMEM = ((ROUNDS > 1 ? 2 : 1) * SUMS + MOMENTS) * 4;
+        static constexpr bool WHOLE = CHUNKS % (WARPS * STEPS * PER) == 0 && K % 32 == 0;
+        /* The first element of K that this lane has of chunk f of a step: own() + at(). */
+        static __device__ __forceinline__ int own() { return (threadIdx.x >> 5) * 32 + (threadIdx.x & 3) * 8; }
+        static __device__ __forceinline__ int at(int step, int f) { return (step * PER + f) * WARPS * 32; }
+        static __device__ __forceinline__ bool has(int step, int f) { return WHOLE || own() + at(step, f) < K; }
+};
+
+/* Rows of x, packed: [chunk][eight rows][word]. */
+template <class S> struct MmaRows { unsigned v[S::KEPT][S::HALVES][4]; };
+
+template <class T, class S, int M, int K, class Head>
+TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Head &head)
+{
+        constexpr int V = Head::MAXV < 8 ? Head::MAXV : 8;
+#pragma unroll
+        for (int f = 0; f < S::KEPT; f++)
+#pragma unroll
+                for (int h = 0; h < S::HALVES; h++) {
+                        const int row = ((threadIdx.x & 31) >> 2) + h * 8, k = S::own() + S::at(step, first + f);
+                        float e[8] = {};
+                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
+                                if ((M % 8 == 0 || row < M) && S::has(step, first + f))
+                                        head(row, k + j, v);
+                        });
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                                x.v[f][h][j] = pack2<T>(e[2 * j], e[2 * j + 1]);
+                }
+}
+
+/* Sum over the four lanes of a row. */
+TGC_DEV float quad_sum(float x)
+{
+        x += __shfl_xor_sync(0xffffffffu, x, 1);
+        return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+/* Elements of K below which this warp has, whole chunks or parts of the last. */
+template <class S, int K, int WARPS>
+TGC_DEV int mma_rows_count(int warp)
+{
+        int n = 0;
+#pragma unroll
+        for (int f = 0; f < S::PER; f++) {
+                const int left = K - (f * WARPS + warp) * 32;
+                n += left <= 0 ? 0 : left < 32 ? left : 32;
+        }
+        return n;
+}
+
+/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as
+ * short_moments does. */
+template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
+TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
+{
+        constexpr int V = Gain::MAXV < 8 ? Gain::MAXV : 8;
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
+        const int own = mma_rows_count<S, K, WARPS>(warp);
+        static_assert(S::STEPS == 1 && S::KEPT == S::PER, "a norm wants its whole rows in registers");
+        float mean[2], scale[2];
+#pragma unroll
+        for (int h = 0; h < S::HALVES; h++) {
+                float s = 0.f, q = 0.f;
+#pragma unroll
+                for (int f = 0; f < S::PER; f++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++) {
+                                float a, b;
+                                unpack2<T>(x.v[f][h][j], a, b);
+                                s += a + b;
+                        }
+                const float m = NORM == NORM_LAYER && own ? quad_sum(s) / (float)own : 0.f;
+#pragma unroll
+                for (int f = 0; f < S::PER; f++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++) {
+                                float a, b;
+                                unpack2<T>(x.v[f][h][j], a, b);
+                                if (S::has(0, f))
+                                        q += (a - m) * (a - m) + (b - m) * (b - m);
+                        }
+                q = quad_sum(q);
+                if ((lane & 3) == 0) {
+                        moments[(warp * 16 + h * 8 + g) * 2] = m;
+                        moments[(warp * 16 + h * 8 + g) * 2 + 1] = q;
+                }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int h = 0; h < S::HALVES; h++) {
+                const float *of = moments + (h * 8 + g) * 2;
+                float q = 0.f;
+                mean[h] = 0.f;
+                if (NORM == NORM_LAYER) {
+#pragma unroll
+                        for (int p = 0; p < WARPS; p++)
+                                mean[h] += of[p * 32] * ((float)mma_rows_count<S, K, WARPS>(p) / K);
+                }
+#pragma unroll
+                for (int p = 0; p < WARPS; p++) {
+                        const float d = of[p * 32] - mean[h];
+                        q += of[p * 32 + 1] + (float)mma_rows_count<S, K, WARPS>(p) * d * d;
+                }
+                scale[h] = rsqrtf(q * (1.f / K) + eps);
+        }
+#pragma unroll
+        for (int f = 0; f < S::PER; f++)
+#pragma unroll
+                for (int h = 0; h < S::HALVES; h++) {
+                        const int row = g + h * 8, k = S::own() + S::at(0, f);
+                        const bool here = (M % 8 == 0 || row < M) && S::has(0, f);
+                        float e[8];
+#pragma unroll
+                        for (int j = 0; j < 4; j++) {
+                                unpack2<T>(x.v[f][h][j], e[2 * j], e[2 * j + 1]);
+                                e[2 * j] = (e[2 * j] - mean[h]) * scale[h];
+                                e[2 * j + 1] = (e[2 * j + 1] - mean[h]) * scale[h];
+                        }
+                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
+                                if (here)
+                                        gain(row, k + j, v);
+                        });
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                                x.v[f][h][j] = here ? pack2<T>(e[2 * j], e[2 * j + 1]) : 0u;
+                }
+}
+
+/* This lane's words of W: of TILES times 8 rows from col0 on, those beyond N as the last. */
+template <class T, class S, int N, int K, int TILES>
+TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0, int step)
+{
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+                const int col = col0 + i * 8 + (int)((threadIdx.x & 31) >> 2);
+                const T *row = w + (col < N ? col : N - 1) * ldw + S::own();
+#pragma unroll
+                for (int f = 0; f < S::PER; f++)
+                        if (S::has(step, f))
+                                p[f][i].get(row + S::at(step, f));
+                        else
+                                p[f][i].zero();
+        }
+}
+
+/* The chunks that x holds, of which chunk `first` is the first. */
+template <class T, class S, int TILES>
+TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const MmaRows<S> &x,
+                          const Bytes<T, 16> (&p)[S::PER][TILES], int first)
+{
+#pragma unroll
+        for (int f = 0; f < S::KEPT; f++)
+#pragma unroll
+                for (int m = 0; m < S::HALVES; m += 2)
+#pragma unroll
+                        for (int half = 0; half < 2; half++) {
+                                unsigned a[4] = { x.v[f][m][2 * half], 0, x.v[f][m][2 * half + 1], 0 };
+                                if (m + 1 < S::HALVES) {
+                                        a[1] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half];
+                                        a[3] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half + 1];
+                                }
+#pragma unroll
+                                for (int i = 0; i < TILES; i++) {
+                                        const uint4 c = p[first + f][i].c;
+                                        mma_16816<T>(acc[i][m / 2], a, half ? c.z : c.x, half ? c.w : c.y);
+                                }
+                        }
+}
+
+/* Rows of a matrix, as a head. */
+template <class T>
+struct PlainHead {
+        static constexpr int MAXV = 8, MINV = 1;
+        const T *x;
+        long ld;
+        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                load<V>(v, x + row * ld + col);
+        }
+};
+
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Head, class Tail,
+          class Gain = NoGain>
+TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+                             const Gain &gain = Gain())
+{
+        typedef MatvecMmaShape<M, K, WARPS, TILES, ROUNDS> S;
+        constexpr int V = Tail::MAXV < 2 ? Tail::MAXV : Tail::MINV > 2 ? Tail::MINV : 2, ACROSS = S::COLS / V,
+                      EACH = (M * ACROSS + WARPS * 32 - 1) / (WARPS * 32);      /* vectors of results of a thread */
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+        int col0 = tile * ROUNDS * S::COLS;
+        float *sums = (float *)smem;
+
+        Bytes<T, 16> now[S::PER][TILES], next[S::PER][TILES];
+        MmaRows<S> x;
+        mma_columns_get<T, S, N, K, TILES>(now, w, ldw, col0, 0);
+        pdl_wait();
+        if (M <= 16)
+                mma_rows_get<T, S, M, K>(x, 0, 0, head);
+        if constexpr (NORM != NORM_NONE)
+                mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + S::SMEM / 4 - S::MOMENTS, gain);
+#pragma unroll 1
+        for (int round = 0; round < ROUNDS && col0 < N; round++, col0 += S::COLS) {
+                TailReads<Tail, V> ahead[EACH];
+                float acc[TILES][(S::HALVES + 1) / 2][4];
+#pragma unroll
+                for (int i = 0; i < TILES; i++)
+#pragma unroll
+                        for (int m = 0; m < (S::HALVES + 1) / 2; m++)
+#pragma unroll
+                                for (int j = 0; j < 4; j++)
+                                        acc[i][m][j] = 0.f;
+#pragma unroll
+                for (int i = 0; i < EACH; i++) {
+                        const int u = (int)threadIdx.x + i * WARPS * 32, col = col0 + u % ACROSS * V;
+                        if (u / ACROSS < M && col < N)
+                                ahead[i].get(tail, u / ACROSS, col);
+                }
+#pragma unroll
+                for (int step = 0; step < S::STEPS; step++) {
+                        const int then = step + 1 < S::STEPS ? col0 : col0 + S::COLS;
+                        if (step + 1 < S::STEPS || (round + 1 < ROUNDS && then < N))
+                                mma_columns_get<T, S, N, K, TILES>(next, w, ldw, then, (step + 1) % S::STEPS);
+#pragma unroll
+                        for (int f = 0; f < S::PER; f += S::KEPT) {
+                                if (M > 16 || (S::STEPS > 1 && (step || round)))
+                                        mma_rows_get<T, S, M, K>(x, step, f, head);
+                                mma_multiply<T, S, TILES>(acc, x, now, f);
+                        }
+#pragma unroll
+                        for (int f = 0; f < S::PER; f++)
+#pragma unroll
+                                for (int i = 0; i < TILES; i++)
+                                        now[f][i] = next[f][i];
+                }
+                /* the next round's sums are elsewhere: one barrier does */
+                float *to = sums + (ROUNDS > 1 ? round & 1 : 0) * S::SUMS;
+#pragma unroll
+                for (int i = 0; i < TILES; i++)
+#pragma unroll
+                        for (int h = 0; h < S::HALVES; h++)
+                                if (g + h * 8 < M) {
+                                        float *p = to + (warp * M + g + h * 8) * S::COLS + i * 8 + 2 * t;
+                                        p[0] = acc[i][h / 2][h % 2 * 2];
+                                        p[1] = acc[i][h / 2][h % 2 * 2 + 1];
+                                }
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < EACH; i++) {
+                        const int u = (int)threadIdx.x + i * WARPS * 32, row = u / ACROSS, across = u % ACROSS * V;
+                        if (row >= M || col0 + across >= N)
+                                continue;
+                        float v[V];
+#pragma unroll
+                        for (int j = 0; j < V; j++) {
+                                v[j] = 0.f;
+#pragma unroll
+                                for (int p = 0; p < WARPS; p++)
+                                        v[j] += to[(p * M + row) * S::COLS + across + j];
+                        }
+                        ahead[i].call(tail, row, col0 + across, v);
+                }
+        }
+        __syncthreads();
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2: the logits
+ * of a tiny model.
+ *
+ * A row of W is a few 16-byte pieces: spread over a warp they leave lanes idle (K = 288 in bf16: 36 pieces), and a
+ * block that brings x to shared memory for a dozen columns waits more than it works.  So LANES lanes share a row, a
+ * warp reads 32 / LANES rows at once, and a lane keeps its part of x in registers for all of them: no
+ * shared memory, no barrier.  The first rows are under way before x is waited for, the next ones while some are used.
+ *
+ *      matvec_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, head, tail[, gain])
+ *              all as matvec_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the tail is 1.  There are
+ *              TILES tiles, each of which has every TILES-th run of THREADS / LANES columns.
+ *
+ * LANES and TILES: ../matvec_shape.h. */
+#ifndef TGC_MATVEC_NARROW_CUH
+#define TGC_MATVEC_NARROW_CUH
+
+#include "gemv.cuh"
+
+/* Sum over the lanes of a row; each gets it. */
+template <int LANES>
+TGC_DEV float narrow_sum(float x)
+{
+#pragma unroll
+        for (int d = LANES / 2; d; d >>= 1)
+                x += __shfl_xor_sync(0xffffffffu, x, d);
+        return x;
+}
+
+/* This lane's part of x, standardised; with NORM_RMS `scale` is left to do. */
+template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Head, class Gain>
+TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale, const Head &head, const Gain &gain)
+{
+        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
+        static_assert(HV >= Head::MINV && HV >= Gain::MINV, "matvec_narrow: a functor wants wider vectors");
+        float mean = 0.f, square = 0.f;
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
+                        head(0, own + f * STEP + j, v);
+#pragma unroll
+                        for (int i = 0; i < HV; i++) {
+                                mean += v[i];
+                                square += v[i] * v[i];
+                        }
+                        if (NORM == NORM_RMS)
+                                gain(0, own + f * STEP + j, v);
+                });
+        scale = 1.f;
+        if (NORM == NORM_RMS)
+                scale = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
+        if (NORM != NORM_LAYER)
+                return;
+        mean = narrow_sum<LANES>(mean) * (1.f / K);
+        square = 0.f;
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+#pragma unroll
+                for (int j = 0; j < UNIT; j++)
+                        square += (x[f][j] - mean) * (x[f][j] - mean);
+        const float r = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
+#pragma unroll
+                        for (int i = 0; i < HV; i++)
+                                v[i] = (v[i] - mean) * r;
+                        gain(0, own + f * STEP + j, v);
+                });
+}
+
+template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain>
+TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const Head &head, const Tail &tail,
+                                const Gain &gain = Gain())
+{
+        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = LANES * UNIT, PER = K / STEP, ROWS = 32 / LANES;
+        constexpr int WARPS = THREADS / 32, NEXT = TILES * WARPS * ROWS;
+        static_assert(K % STEP == 0 && Tail::MINV == 1, "matvec_narrow: not for this product");
+        const int lane = threadIdx.x & 31, own = lane % LANES * UNIT;
+        int col = (tile * WARPS + (int)(threadIdx.x >> 5)) * ROWS + lane / LANES;
+        const T *row = w + (col < N ? col : N - 1) * ldw + own;
+        const int from = lane / LANES;          /* its row of its warp's, which all go on or none */
+        Bytes<T, ALIGN> p[PER];
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+                p[f].get(row + f * STEP);
+        pdl_wait();
+        float x[PER][UNIT] = {}, scale;
+        narrow_row<K, STEP, PER, UNIT, LANES, NORM>(x, own, eps, scale, head, gain);
+        for (; col - from < N; col += NEXT) {
+                const bool mine = own == 0 && col < N;
+                TailReads<Tail, 1> ahead;
+                float acc = 0.f;
+                if (mine)
+                        ahead.get(tail, 0, col);
+                row = w + (col + NEXT < N ? col + NEXT : N - 1) * ldw + own;
+#pragma unroll
+                for (int f = 0; f < PER; f++) {
+                        float wv[UNIT];
+                        p[f].floats(wv);
+                        if (col - from + NEXT < N)
+                                p[f].get(row + f * STEP);
+#pragma unroll
+                        for (int j = 0; j < UNIT; j++)
+                                acc = fmaf(x[f][j], wv[j], acc);
+                }
+                float v[1] = { narrow_sum<LANES>(acc) * scale };
+                if (mine)
+                        ahead.call(tail, 0, col, v);
+        }
+}
+
+#endif

@@ -1,0 +1,235 @@
+/* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the
+ * whole GPU: small models, whose decoding is a chain of launches that wait for each other.
+ *
+ * Bytes are not the limit there but what lies between two waits (an H100 needs 0.65 us for a
+ * launch that does nothing, and a barrier over a block of 256 costs 0.1 to 0.2 us).  So a lane asks for all
+ * its W before it waits for x, then reads just the x that belongs to it and keeps it in registers: no
+ * pass through shared memory, barriers only between the SPLIT warps that share columns, and the
+ * tail's reads start before the products.
+ *
+ *      matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain
+ *                                                                    [, keep]])
+ *              all as matvec_task's with M = 1.  The head is called once a tile and column by each
+ *              of the warps that hold it.  keep, called like a tail, gets the standardised row from tile 0.
+ *
+ * Tiles and shared memory: ../matvec_shape.h. */
+#ifndef TGC_MATVEC_SHORT_CUH
+#define TGC_MATVEC_SHORT_CUH
+
+#include "gemv.cuh"
+
+/* Mean and 1/sqrt(variance + eps) of a row of K of which this warp has the elements that are in
+ * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then theirs together
+ * (Chan, Golub and LeVeque, 1979): nothing cancels.  each: 2 floats of shared memory per warp. */
+template <int K, int SPLIT, int PER, int UNIT>
+TGC_DEV void short_moments(const float (&x)[PER][UNIT], int own, float eps, float *each, float &mean, float &scale)
+{
+        constexpr int STEP = 32 * UNIT * SPLIT;
+        const int warp = threadIdx.x >> 5, part = warp % SPLIT;
+        float s = 0.f, q = 0.f;
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+#pragma unroll
+                for (int j = 0; j < UNIT; j++)
+                        s += x[f][j];                   /* 0 beyond K */
+        int n = 0;
+#pragma unroll
+        for (int f = 0; f < PER; f++) {
+                const int left = K - f * STEP - part * 32 * UNIT;
+                n += left <= 0 ? 0 : left < 32 * UNIT ? left : 32 * UNIT;
+        }
+        mean = warp_sum(s) * (SPLIT == 1 ? 1.f / K : n ? 1.f / n : 0.f);
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+#pragma unroll
+                for (int j = 0; j < UNIT; j++)
+                        q += own + f * STEP < K ? (x[f][j] - mean) * (x[f][j] - mean) : 0.f;
+        q = warp_sum(q);
+        if (SPLIT > 1) {
+                if ((threadIdx.x & 31) == 0) {
+                        each[2 * warp] = mean;
+                        each[2 * warp + 1] = q;
+                }
+                __syncthreads();
+                const float *all = each + 2 * (warp - part);
+                float m[SPLIT], count[SPLIT];
+                mean = 0.f;
+#pragma unroll
+                for (int p = 0; p < SPLIT; p++) {
+                        int c = 0;
+#pragma unroll
+                        for (int f = 0; f < PER; f++) {
+                                const int left = K - f * STEP - p * 32 * UNIT;
+                                c += left <= 0 ? 0 : left < 32 * UNIT ? left : 32 * UNIT;
+                        }
+                        m[p] = all[2 * p];
+                        count[p] = (float)c;
+                        mean += m[p] * (count[p] / K);
+                }
+                q = 0.f;
+#pragma unroll
+                for (int p = 0; p < SPLIT; p++)
+                        q += all[2 * p + 1] + count[p] * (m[p] - mean) * (m[p] - mean);
+        }
+        scale = rsqrtf(q * (1.f / K) + eps);
+}
+
+/* Nothing to do before anything but W is read. */
+struct NoStart { __device__ __forceinline__ void operator()() const {} };
+
+/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored;
+ * start(): called when the launch before has ended. */
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain, class Keep = NoKeep, class Start = NoStart>
+TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Head &head,
+                                  const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep(),
+                                  const Start &start = Start())
+{
+        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
+        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
+        constexpr int TV = Tail::MAXV < ROWS ? Tail::MAXV : ROWS, WARPS = THREADS / 32;
+        constexpr bool WHOLE = K % STEP == 0;
+        constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
+        static_assert(HV >= Head::MINV && HV >= Gain::MINV && TV >= Tail::MINV, "matvec_short: a functor wants wider vectors");
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
+        const int own = (part * 32 + lane) * UNIT;      /* of every step */
+        float *each = (float *)smem, *partial = each + 2 * WARPS;
+
+        const PlainRows<T, ROWS> row(w, ldw, col0, N);
+        Bytes<T, ALIGN> p[PER][ROWS];
+        batch_get<PER, ROWS, STEP, K, WHOLE>(p, row, own);
+        pdl_wait();
+        start();
+
+        float x[PER][UNIT], acc[ROWS], square = 0.f;
+        TailReads<Gain, HV> gains[PER][UNIT / HV];
+        TailReads<Tail, TV> ahead;
+        const int mine = lane < ROWS / TV ? lane : 0;   /* lane i finishes columns i*TV.. */
+        const bool last = part == 0 && lane < ROWS / TV && col0 + mine * TV < N;
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+#pragma unroll
+                for (int j = 0; j < UNIT; j += HV) {
+                        const int k = own + f * STEP + j;
+                        float v[HV];
+#pragma unroll
+                        for (int i = 0; i < HV; i++)
+                                v[i] = 0.f;
+                        if (WHOLE || k < K) {
+                                head(0, k, v);
+                                gains[f][j / HV].get(gain, 0, k);
+                        }
+#pragma unroll
+                        for (int i = 0; i < HV; i++)
+                                x[f][j + i] = v[i];
+                }
+        if (last)
+                ahead.get(tail, 0, col0 + mine * TV);
+        if (NORM == NORM_RMS) {
+#pragma unroll
+                for (int f = 0; f < PER; f++)
+#pragma unroll
+                        for (int j = 0; j < UNIT; j++)
+                                square += x[f][j] * x[f][j];
+        }
+        if (NORM != NORM_NONE) {
+                float mean = 0.f, scale = 1.f;
+                if (NORM == NORM_LAYER)
+                        short_moments<K, SPLIT, PER, UNIT>(x, own, eps, each, mean, scale);
+#pragma unroll
+                for (int f = 0; f < PER; f++)
+#pragma unroll
+                        for (int j = 0; j < UNIT; j += HV) {
+                                const int k = own + f * STEP + j;
+                                float v[HV];
+#pragma unroll
+                                for (int i = 0; i < HV; i++)
+                                        v[i] = (x[f][j + i] - mean) * scale;
+                                if (WHOLE || k < K)
+                                        gains[f][j / HV].call(gain, 0, k, v);
+#pragma unroll
+                                for (int i = 0; i < HV; i++)
+                                        x[f][j + i] = WHOLE || k < K ? v[i] : 0.f;
+                        }
+        }
+
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+                acc[r] = 0.f;
+#pragma unroll
+        for (int f = 0; f < PER; f++)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                        float wv[UNIT];
+                        p[f][r].floats(wv);
+#pragma unroll
+                        for (int j = 0; j < UNIT; j++)
+                                acc[r] = fmaf(x[f][j], wv[j], acc[r]);
+                }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+                acc[r] = warp_sum(acc[r]);
+        if (NORM == NORM_RMS)
+                square = warp_sum(square);
+        if (SPLIT > 1) {
+                /* in the order of the parts */
+                if (lane == 0) {
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++)
+                                partial[warp * (ROWS + 1) + r] = acc[r];
+                        partial[warp * (ROWS + 1) + ROWS] = square;
+                }
+                __syncthreads();
+                square = 0.f;
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                        acc[r] = 0.f;
+#pragma unroll
+                for (int s = 0; s < SPLIT; s++) {
+                        const float *from = partial + (warp - part + s) * (ROWS + 1);
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++)
+                                acc[r] += from[r];
+                        square += from[ROWS];
+                }
+        }
+        const float scale = NORM == NORM_RMS ? rsqrtf(square * (1.f / K) + eps) : 1.f;
+        if (last) {
+                float v[TV];
+#pragma unroll
+                for (int c = 0; c < ROWS / TV; c++)
+                        if (c == lane) {
+#pragma unroll
+                                for (int j = 0; j < TV; j++)
+                                        v[j] = acc[c * TV + j] * scale;
+                        }
+                ahead.call(tail, 0, col0 + mine * TV, v);
+        }
+        if (Keeps<Keep>::YES && keeps && warp < SPLIT) {
+#pragma unroll
+                for (int f = 0; f < PER; f++)
+#pragma unroll
+                        for (int j = 0; j < UNIT; j += KV) {
+                                const int k = own + f * STEP + j;
+                                float v[KV];
+#pragma unroll
+                                for (int i = 0; i < KV; i++)
+                                        v[i] = x[f][j + i] * scale;
+                                if (WHOLE || k < K)
+                                        keep(0, k, v);
+                        }
+        }
+        if (SPLIT > 1)
+                __syncthreads();
+}
+
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+          class Gain = NoGain, class Keep = NoKeep>
+TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head,
+                               const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
+{
+        matvec_short_columns<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
+                w, ldw, eps, matvec_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, head, tail, gain, keep);
+}
+
+#endif

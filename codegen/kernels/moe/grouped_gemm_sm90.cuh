@@ -1,0 +1,285 @@
+/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the ring and the warpgroups of
+ * gemm_sm90.cuh.  A block takes tiles first, first + step, ... of all experts, so loads of an expert's first tile
+ * run under the last tail of the one before.
+ *
+ *      expert_tma_matmul<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K, first, step, smem, tail)
+ *              y_p = W_e a_p.  map_w: of (E*N, K) when TRANS_W, else of (E*K, N); map_a: of (P, K), for ADIV 0 alone.
+ *      expert_tma_grad<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N, K, first, step, smem, tail)
+ *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or (P, K), is read.
+ *
+ * Boxes of a map may reach into the next expert's rows: of y's rows those are not stored, and of a sum's steps the other
+ * operand, which is gathered, has zeros there.  So what is stored by anyone must be finite.
+ *
+ * The copy engine cannot gather rows of 128 bytes.  A gathered operand comes by cp.async, of all threads of the loading
+ * warpgroup, to where a box would have put it; a stage is full when those copies and the other operand's box are in.
+ * Addresses and row strides are multiples of 16 bytes, of the gathered operand too. */
+#ifndef TGC_EXPERT_SM90_CUH
+#define TGC_EXPERT_SM90_CUH
+
+#include "grouped_gemm.cuh"
+#include "gemm_sm90.cuh"
+#ifdef TGC_SM90A
+
+/* Part of a tile of expert e, whose sorted slots are first .. first + count - 1. */
+struct ExpertPiece : Piece { int e, first, count; };
+
+/* A tail whose rows lie elsewhere: row r of the tile's matrix is At(r) of all. */
+template <class Tail, class At>
+struct MovedTail : Tail {
+        At at;
+        __device__ __forceinline__ MovedTail(const Tail &tail, At at_) : Tail(tail), at(at_) {}
+        template <class In> __device__ __forceinline__ void get_rows(int row, int col, In &in) const
+        {
+                Tail::get_rows(at(row), col, in);
+        }
+        template <int V, class... Rest>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const Rest &...rest) const
+        {
+                Tail::operator()(at(row), col, v, rest...);
+        }
+};
+
+/* ---- work ------------------------------------------------------------------- */
+
+template <class Tile, bool SCATTER, class Tail>
+struct ExpertWork {
+        typedef SlotRows<SCATTER ? 1 : 0> At;
+        typedef MovedTail<Tail, At> End;
+        typedef ExpertPiece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 24;
+        const int *perm, *offs;
+        int E, N, K, first, step;
+        const Tail &tail;
+
+        /* Whole warps. */
+        __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
+        {
+                const int across = (N + Tile::BN - 1) / Tile::BN, t = first + i * step;
+                int m;
+                if (!expert_of_tile<Tile::BM>(offs, E, t / across, p.e, m))
+                        return false;
+                p.first = offs[p.e], p.count = offs[p.e + 1] - p.first;
+                p.m = m * Tile::BM, p.n = t % across * Tile::BN, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
+                return true;
+        }
+        __device__ __forceinline__ int rows(const ExpertPiece &p) const     /* of a tile that is not cut, its own */
+        {
+                return p.m + Tile::BM < p.count ? p.m + Tile::BM : p.count;
+        }
+        __device__ __forceinline__ End tail_of(const ExpertPiece &p, int) const
+        {
+                return { tail, At{ perm + p.first, p.first } };
+        }
+};
+
+struct MatrixRows {
+        int before;
+        __device__ __forceinline__ int operator()(int r) const { return before + r; }
+};
+
+template <class Tile, class Tail>
+struct ExpertGradWork {
+        typedef MovedTail<Tail, MatrixRows> End;
+        typedef ExpertPiece Part;
+        static constexpr bool EMPTY = true;
+        static constexpr int KEEPS = 24;
+        const int *offs;
+        int E, M, N, first, step;       /* a weight is (M, N) */
+        const Tail &tail;
+
+        __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
+        {
+                const int tiles = matmul_tiles<Tile>(M, N), t = first + i * step, e = t / tiles;
+                if (e >= E)
+                        return false;
+                const TileAt at = tile_at<Tile>(t - e * tiles, M, N);
+                p.e = e, p.first = offs[e], p.count = offs[e + 1] - p.first;
+                p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(p.count), p.split = 0;
+                return true;
+        }
+        __device__ __forceinline__ int rows(const ExpertPiece &) const { return M; }
+        __device__ __forceinline__ End tail_of(const ExpertPiece &p, int) const { return { tail, MatrixRows{ p.e * M } }; }
+};
+
+/* ---- loading ------------------------------------------------------------------ */
+
+/* Where cp.async puts 16 bytes: chunk c of row r of a panel's first box.  Rows 8 apart have their chunks alike. */
+TGC_DEV char *panel_chunk(char *panel, int r, int c) { return panel + r * 128 + (c ^ r % 8) * 16; }
+
+/* A tile that 128 threads load by cp.async in part. */
+template <class Tile> struct Gathered : Tile { static constexpr int COPIERS = 128; };
+template <class Tile, bool ANY> struct GatheredIf { typedef Tile Is; };
+template <class Tile> struct GatheredIf<Tile, true> { typedef Gathered<Tile> Is; };
+
+/* A thread copies of N rows, 16 apart, from threadIdx.x / 8 on, a warp of 4 * N.  Each lane looks one slot up for all, long
+ * before: nothing is computed from it until the copies are due, or the load's time would be lost. */
+template <int N>
+TGC_DEV int looked_up()
+{
+        const int lane = threadIdx.x % 32 % (N * 4);
+        return (int)threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
+}
+/* The j-th of a thread's own rows, from the lane that has its slot. */
+template <int DIV>
+TGC_DEV unsigned own_row(int slot, int j)
+{
+        return (unsigned)__shfl_sync(0xffffffffu, slot, (threadIdx.x % 32) / 8 + 4 * j) / DIV;
+}
+
+/* For y = W a. */
+template <class T, class Tile, bool TRANS_W, int ADIV>
+struct ExpertLoader {
+        static constexpr int REGS = ADIV ? 40 : 24, THREADS = ADIV ? 128 : 32;
+        static_assert(Tile::BM == 128 || !ADIV, "a lane looks up one row");
+        const T *a;
+        long lda;
+        const void *map_a, *map_w;
+        const int *perm;
+        int N, K;
+
+        /* One thread. */
+        __device__ __forceinline__ void boxes(const Ring<Tile> &ring, const ExpertPiece &p, int kt) const
+        {
+                typedef Loader<Tile, false, TRANS_W> Boxes;
+                Mbar *bar = ring.full(ring.stage);
+                mbarrier_expect_tx(bar, ADIV ? Tile::B_BYTES : Tile::STAGE);
+                if constexpr (!ADIV)
+                        Boxes::template load<true, Tile::BM / 64, false>(ring.a(), map_a, bar, p.first + p.m, kt * 64, 0);
+                Boxes::template load<TRANS_W, Tile::BN / 64, false>(ring.b(), map_w, bar, p.n + (TRANS_W ? p.e * N : 0),
+                                                                    kt * 64 + (TRANS_W ? 0 : p.e * K), 0);
+        }
+        /* The slot of this lane's row, beyond the expert's last one that. */
+        __device__ __forceinline__ int look_up(const ExpertPiece &p) const
+        {
+                const int r = p.m + looked_up<8>();
+                return perm[p.first + (r < p.count ? r : p.count - 1)];
+        }
+        template <bool WAITS, class Work>
+        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        {
+                const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
+                ExpertPiece p;
+                int mine = 0;
+                bool there = work.get(0, p);
+                if (ADIV && there)
+                        mine = look_up(p);
+                for (int i = 1; there; i++) {
+                        unsigned from[8];               /* in units of 16 bytes */
+                        ExpertPiece next;
+#pragma unroll
+                        for (int j = 0; j < 8 && ADIV; j++)
+                                from[j] = own_row<ADIV ? ADIV : 1>(mine, j) * (unsigned)(lda / 8) + c;
+                        for (int kt = p.kt0; kt < p.kt1; kt++) {
+                                ring.wait_empty();
+                                if (threadIdx.x == 0)
+                                        boxes(ring, p, kt);
+                                if constexpr (ADIV > 0) {
+                                        const bool inside = K % 64 == 0 || kt * 64 + c * 8 < K;
+                                        char *to = panel_chunk(ring.a(), r0, c);
+#pragma unroll
+                                        for (int j = 0; j < 8; j++)
+                                                cp_async16(to + j * 2048, a + (long)(inside ? from[j] + kt * 8 : 0) * 8, inside);
+                                        cp_async_arrive(ring.full(ring.stage));
+                                }
+                                ring.next();
+                                if (kt == p.kt0) {
+                                        there = work.get(i, next);
+                                        if (ADIV && there)
+                                                mine = look_up(next);
+                                }
+                        }
+                        p = next;
+                }
+        }
+};
+
+/* For dW = dy a^t: both operands' rows are slots. */
+template <class T, class Tile, int YDIV, int ADIV>
+struct ExpertGradLoader {
+        static constexpr int REGS = 40, THREADS = 128, BOXES = (YDIV ? Tile::BM : Tile::BN) / 64;
+        static_assert((YDIV > 0) != (ADIV > 0), "one is gathered, the other one's rows are in order");
+        const T *from;                  /* what is gathered */
+        long ld;
+        const void *map;                /* of the other */
+        const int *perm;
+        int limit;                      /* columns of what is gathered */
+
+        __device__ __forceinline__ void boxes(const Ring<Tile> &ring, const ExpertPiece &p, int kt) const
+        {
+                Mbar *bar = ring.full(ring.stage);
+                mbarrier_expect_tx(bar, YDIV ? Tile::B_BYTES : Tile::A_BYTES);
+                Loader<Tile, true, false>::template load<false, (YDIV ? Tile::BN : Tile::BM) / 64, false>(
+                        YDIV ? ring.b() : ring.a(), map, bar, YDIV ? p.n : p.m, p.first + kt * 64, 0);
+        }
+        /* The slot of this lane's row of step kt, beyond the expert's last one that. */
+        __device__ __forceinline__ int look_up(const ExpertPiece &p, int kt) const
+        {
+                const int r = kt * 64 + looked_up<4>(), last = p.count - 1, at = p.first + (r < last ? r : last);
+                return perm[at < 0 ? 0 : at];           /* an expert without slots has no steps */
+        }
+        template <bool WAITS, class Work>
+        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        {
+                const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
+                ExpertPiece p;
+                bool there = work.get(0, p);
+                int mine = there ? look_up(p, 0) : 0;
+                for (int i = 1; there; i++) {
+                        const int col = (YDIV ? p.m : p.n) + c * 8;
+                        ExpertPiece next;
+                        there = work.get(i, next);
+                        for (int kt = 0; kt < p.kt1; kt++) {
+                                const int now = mine;
+                                if (kt + 1 < p.kt1)
+                                        mine = look_up(p, kt + 1);
+                                ring.wait_empty();
+                                if (threadIdx.x == 0)
+                                        boxes(ring, p, kt);
+                                char *to = panel_chunk(YDIV ? ring.a() : ring.b(), r0, c);
+#pragma unroll
+                                for (int j = 0; j < 4; j++) {
+                                        const T *at = from + own_row<YDIV + ADIV>(now, j) * ld + col;
+                                        const bool is = kt * 64 + r0 + 16 * j < p.count;
+#pragma unroll
+                                        for (int b = 0; b < BOXES; b++) {
+                                                const bool inside = is && col + b * 64 < limit;
+                                                cp_async16(to + j * 2048 + b * 8192, inside ? at + b * 64 : from, inside);
+                                        }
+                                }
+                                cp_async_arrive(ring.full(ring.stage));
+                                ring.next();
+                        }
+                        if (there)
+                                mine = look_up(next, 0);
+                        p = next;
+                }
+        }
+};
+
+/* ---- all together --------------------------------------------------------------- */
+
+template <class T, class Shape, bool TRANS_W, int ADIV, bool SCATTER, class Tail>
+TGC_DEV void expert_tma_matmul(const T *a, long lda, const void *map_a, const void *map_w, const int *perm,
+                               const int *offs, int E, int N, int K, int first, int step, char *smem, const Tail &tail)
+{
+        typedef typename GatheredIf<Shape, (ADIV > 0)>::Is Tile;
+        const ExpertWork<Tile, SCATTER, Tail> work = { perm, offs, E, N, K, first, step, tail };
+        const ExpertLoader<T, Tile, TRANS_W, ADIV> load = { a, lda, map_a, map_w, perm, N, K };
+        matmul_tma_run<T, Tile, false, TRANS_W, false>(load, smem, work, NoSums());
+}
+
+template <class T, class Shape, int YDIV, int ADIV, class Tail>
+TGC_DEV void expert_tma_grad(const T *dy, long ldy, const void *map_y, const T *a, long lda, const void *map_a,
+                             const int *perm, const int *offs, int E, int N, int K, int first, int step, char *smem,
+                             const Tail &tail)
+{
+        typedef Gathered<Shape> Tile;
+        const ExpertGradWork<Tile, Tail> work = { offs, E, N, K, first, step, tail };
+        const ExpertGradLoader<T, Tile, YDIV, ADIV> load = { YDIV ? dy : a, YDIV ? ldy : lda, YDIV ? map_a : map_y, perm,
+                                                             YDIV ? N : K };
+        matmul_tma_run<T, Tile, true, false, false>(load, smem, work, NoSums());
+}
+
+#endif
+#endif

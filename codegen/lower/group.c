@@ -1,0 +1,407 @@
+/* group.c: what belongs to a kernel, and in which order kernels run.
+ *
+ * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the
+ * questions both it and the emitters ask, and turns groups into heads, anchor and
+ * tails. */
+#include "../codegen.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh takes, no more than the CPU's
+ * scratch memory holds. */
+enum { MATVEC_MOST_M = 8, MATVEC_MOST_M16 = 16, MATVEC_MOST_X = 32768, MATVEC_MOST_X16 = 130000 };
+
+bool is_virtual(const Graph *g, Ref r)
+{
+        return op_info[g->node[r].op].cls == CLASS_MAP && g->node[r].n_in == 0;
+}
+
+bool is_member(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        Class c = op_info[n->op].cls;
+        return (c == CLASS_MAP && n->n_in) || n->op == OP_GATHER || n->op == OP_ACCUM || n->op == OP_APPEND;
+}
+
+Ref value_base(const Graph *g, Ref r)
+{
+        while (g->node[r].op == OP_RESHAPE || g->node[r].op == OP_SLICE)
+                r = g->node[r].in[0];
+        return r;
+}
+
+Ref anchor_output(const Graph *g, Ref r)
+{
+        if (g->node[r].op == OP_ITEM)
+                r = g->node[r].in[0];
+        if (is_member(g, r) || is_virtual(g, r) || op_info[g->node[r].op].cls == CLASS_VIEW ||
+            op_info[g->node[r].op].cls == CLASS_LEAF)
+                return 0;
+        return r;
+}
+
+/* Constant trailing dimensions are columns, the rest rows. */
+bool domain_of(const Type *t, int64_t *n, Dim *rows)
+{
+        int i = t->rank;
+        *n = 1;
+        *rows = DIM(1);
+        while (i > 0 && dim_is_const(t->dim[i - 1]) && *n * t->dim[i - 1].n < (int64_t)1 << 30)
+                *n *= t->dim[--i].n;
+        while (i > 0)
+                *rows = dim_mul(*rows, t->dim[--i]);
+        if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {        /* all constant: keep rows */
+                *n = t->dim[t->rank - 1].n;
+                *rows = type_rows(t);
+        } else if (t->rank == 4 && dim_eq(*rows, DIM(1))) {     /* heads of width 1: a cache's rows are tokens */
+                *n = t->dim[2].n;
+                *rows = dim_mul(t->dim[0], t->dim[1]);
+        }
+        return *n > 0;
+}
+
+bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
+{
+        if (r == base) {
+                *s = (Span){ 0, n, 1 };
+                return true;
+        }
+        const Node *x = &g->node[r];
+        if (!span_of(g, x->in[0], base, n, s))
+                return false;
+        if (x->op == OP_RESHAPE) {                      /* trailing dimensions must still make up the columns */
+                int64_t c = 1;
+                int i = x->type.rank;
+                while (i > 0 && c < s->len && dim_is_const(x->type.dim[i - 1]))
+                        c *= x->type.dim[--i].n;
+                return c == s->len;
+        }
+        if (x->op == OP_SLICE) {
+                const Type *t = &g->node[x->in[0]].type;
+                int ax = (int)x->a.slice.axis;
+                int64_t inner = 1, c = 1;
+                for (int i = ax + 1; i < t->rank; i++)
+                        inner *= t->dim[i].n;
+                for (int i = ax; i < t->rank; i++) {
+                        if (!dim_is_const(t->dim[i]))
+                                return false;
+                        c *= t->dim[i].n;
+                }
+                if (c != s->len || s->step != 1)
+                        return false;                   /* the sliced axis must lead the columns */
+                if (x->a.slice.step == 1) {
+                        s->start += x->a.slice.start * inner;
+                        s->len = x->a.slice.len * inner;
+                        return true;
+                }
+                if (x->a.slice.step == 2 && inner == 1 && x->a.slice.len * 2 == c) {
+                        s->start += x->a.slice.start;
+                        s->len = x->a.slice.len;
+                        s->step = 2;
+                        return true;
+                }
+        }
+        return false;
+}
+
+static Functor functor(Graph *g, Ref root, bool head, const Type *shape)
+{
+        Functor f = { .root = root, .head = head, .shape = *shape };
+        (void)g;
+        domain_of(shape, &f.n, &f.rows);
+        return f;
+}
+
+/* Row families walk the last dimension, whatever makes up a map's columns. */
+static void by_rows(Functor *f)
+{
+        if (f->shape.rank == 0) {
+                f->n = 1;
+                f->rows = DIM(1);
+        } else {
+                f->n = f->shape.dim[f->shape.rank - 1].n;
+                f->rows = type_rows(&f->shape);
+                if (!dim_is_const(f->shape.dim[f->shape.rank - 1]))
+                        f->n = 0;               /* length known at run time */
+        }
+}
+
+static void push(Functor *f, Ref r, Arena *a, int cap)
+{
+        if (!f->node)
+                f->node = arena_alloc(a, (size_t)cap * sizeof(Ref));
+        f->node[f->n_nodes++] = r;
+}
+
+/* side: of each node, 1+k head k, -(1+o) tail o; in: false.  Both are for all groups, who leave them empty. */
+static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
+{
+        Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
+        if (an) {
+                Type out[MAX_OUT];
+                gr->n_out = graph_types(g, gr->anchor, out);
+                for (int i = 0; i < gr->n_out; i++) {
+                        gr->tail[i] = functor(g, 0, false, &out[i]);
+                        by_rows(&gr->tail[i]);
+                }
+                if (an->op == OP_ATTENTION) {           /* tails see (B*T, H*D) */
+                        gr->tail[0].n = an->type.dim[2].n * an->type.dim[3].n;
+                        gr->tail[0].rows = dim_mul(an->type.dim[0], an->type.dim[1]);
+                }
+                if (an->op == OP_ATTENTION_GRAD)
+                        for (int i = 0; i < 3; i++) {
+                                gr->tail[i].n = out[i].dim[2].n * out[i].dim[3].n;
+                                gr->tail[i].rows = dim_mul(out[i].dim[0], out[i].dim[1]);
+                        }
+                gr->tail[0].root = gr->anchor;
+                for (int i = 0; i < an->n_in; i++) {
+                        gr->head[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
+                        by_rows(&gr->head[i]);
+                }
+                if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) {      /* one value a token */
+                        gr->head[3].n = 1;
+                        gr->head[3].rows = type_elems(&gr->head[3].shape);
+                }
+                for (int i = 0; i < gr->n_nodes; i++)
+                        if (NODE(g, gr->node[i])->op == OP_ITEM && NODE(g, gr->node[i])->in[0] == gr->anchor)
+                                gr->tail[NODE(g, gr->node[i])->a.item.index].root = gr->node[i];
+        } else {
+                gr->n_out = 1;
+                const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
+                Ref of = first->op == OP_APPEND       ? first->in[1]
+                         : first->op == OP_INTERLEAVE ? first->in[0]
+                                                      : gr->node[0];
+                gr->tail[0] = functor(g, 0, false, &NODE(g, of)->type);
+        }
+        for (int i = 0; i < gr->n_nodes; i++) {
+                Ref r = gr->node[i];
+                if (r == gr->anchor || NODE(g, r)->op == OP_ITEM)
+                        continue;
+                const Node *n = NODE(g, r);
+                int s = an && r < gr->anchor ? 0 : -1;
+                for (int j = 0; j < n->n_in; j++) {
+                        Ref b = value_base(g, n->in[j]);
+                        for (int o = 0; o < gr->n_out; o++)
+                                if (b && b == gr->tail[o].root)
+                                        s = -(1 + o);
+                        if (NODE(g, b)->group == gr->id && side[b] < 0)
+                                s = side[b];
+                }
+                side[r] = s;
+        }
+        for (int k = 0; an && k < an->n_in; k++) {      /* heads: walk back from each input */
+                Ref b = value_base(g, an->in[k]);
+                if (NODE(g, b)->group != gr->id || b == gr->anchor || side[b] < 0 || b != an->in[k])
+                        continue;
+                in[b] = true;
+                for (int i = gr->n_nodes - 1; i >= 0; i--) {
+                        const Node *n = NODE(g, gr->node[i]);
+                        for (int j = 0; in[gr->node[i]] && j < n->n_in; j++) {
+                                Ref c = value_base(g, n->in[j]);
+                                if (NODE(g, c)->group == gr->id)
+                                        in[c] = true;
+                        }
+                }
+                for (int i = 0; i < gr->n_nodes; i++) {
+                        if (in[gr->node[i]] && gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM)
+                                push(&gr->head[k], gr->node[i], a, gr->n_nodes);
+                        in[gr->node[i]] = false;
+                }
+        }
+        for (int i = 0; i < gr->n_nodes; i++)
+                if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM && side[gr->node[i]] < 0)
+                        push(&gr->tail[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
+        /* side results of heads that no input needs: give them to the first head */
+        for (int i = 0; i < gr->n_nodes; i++) {
+                Ref r = gr->node[i];
+                bool have = r == gr->anchor || NODE(g, r)->op == OP_ITEM || side[r] < 0;
+                for (int k = 0; an && k < an->n_in && !have; k++)
+                        for (int j = 0; j < gr->head[k].n_nodes; j++)
+                                have |= gr->head[k].node[j] == r;
+                for (int k = 0; an && k < an->n_in && !have; k++)
+                        if (gr->head[k].n_nodes) {
+                                push(&gr->head[k], r, a, gr->n_nodes);
+                                have = true;
+                        }
+        }
+        for (int i = 0; i < gr->n_nodes; i++)
+                side[gr->node[i]] = 0;
+}
+
+bool norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out)
+{
+        *out = (NormHead){ .norm = 0 };
+        for (int i = 0; i < head->n_nodes; i++)
+                if (NODE(g, head->node[i])->op == OP_RMSNORM || NODE(g, head->node[i])->op == OP_LAYERNORM)
+                        out->norm = head->node[i];
+        if (!out->norm)
+                return false;
+        out->before = functor(g, NODE(g, out->norm)->in[0], true, &NODE(g, out->norm)->type);
+        out->gain = functor(g, out->norm, false, &NODE(g, out->norm)->type);
+        by_rows(&out->before);
+        by_rows(&out->gain);
+        for (int i = 0; i < head->n_nodes; i++)
+                if (head->node[i] != out->norm)
+                        push(&out->gain, head->node[i], a, head->n_nodes);
+        out->gain.result = head->root;
+        return true;
+}
+
+int64_t matvec_m(const Graph *g, Ref r)
+{
+        const Node *n = &g->node[r];
+        const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
+        Dim m = type_rows(a), k = a->dim[a->rank - 1];
+        if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) || !dim_is_const(k))
+                return 0;
+        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0;
+        return m.n <= (half ? MATVEC_MOST_M16 : MATVEC_MOST_M) && k.n >= 1 &&
+               m.n * k.n <= (half ? MATVEC_MOST_X16 : MATVEC_MOST_X) ? m.n : 0;
+}
+
+bool matvec_norms(const Graph *g, Ref r)
+{
+        enum { MOST_K16 = 2048 };       /* more than 8 rows in registers */
+        const Type *a = &g->node[g->node[r].in[0]].type;
+        int64_t m = matvec_m(g, r), k = a->dim[a->rank - 1].n;
+        return m && m * k <= MATVEC_MOST_X && (m <= MATVEC_MOST_M || k <= MOST_K16);
+}
+
+bool matvec_keeps(const Graph *g, Ref r)
+{
+        const Type *w = &g->node[g->node[r].in[1]].type;
+        enum { SMALL = 6 << 20 };
+        return matvec_m(g, r) == 1 && type_elems(w).n * dt_size[w->dt] <= SMALL;
+}
+
+Functor store_of(Graph *g, Ref r)
+{
+        Functor f = functor(g, r, false, &NODE(g, r)->type);
+        by_rows(&f);
+        return f;
+}
+
+/* ---- launch order ---- */
+
+/* Kernels to come, least number first. */
+typedef struct Heap { int *id, n; } Heap;
+
+static void heap_add(Heap *h, int id)
+{
+        int i = h->n++;
+        for (; i && h->id[(i - 1) / 2] > id; i = (i - 1) / 2)
+                h->id[i] = h->id[(i - 1) / 2];
+        h->id[i] = id;
+}
+
+static int heap_take(Heap *h)
+{
+        const int least = h->id[0], last = h->id[--h->n];
+        int i = 0;
+        for (int k; (k = 2 * i + 1) < h->n; i = k) {
+                k += k + 1 < h->n && h->id[k + 1] < h->id[k];
+                if (h->id[k] >= last)
+                        break;
+                h->id[i] = h->id[k];
+        }
+        h->id[i] = last;
+        return least;
+}
+
+typedef struct Edge { int to; struct Edge *next; } Edge;
+typedef struct Lists { Graph *g; Arena *a; Edge **readers; int *waits, *seen, *mark, stamp; Ref *stack; } Lists;
+
+/* Kernels that kernel id reads, each once. */
+static void find_waits(Lists *l, const Group *gr, const Ref *before, int id)
+{
+        int top = 0;
+        l->stamp++;
+        for (int k = 0; k < gr->n_nodes; k++) {
+                const Node *x = NODE(l->g, gr->node[k]);
+                for (int j = -1; j < x->n_in; j++) {
+                        Ref r = j < 0 ? before[gr->node[k]] : x->in[j];
+                        if (r && l->mark[r] != l->stamp)
+                                l->mark[r] = l->stamp, l->stack[top++] = r;
+                }
+        }
+        while (top) {
+                const Node *x = NODE(l->g, l->stack[--top]);
+                if (!x->group && op_info[x->op].cls == CLASS_VIEW)
+                        for (int j = 0; j < x->n_in; j++)
+                                if (l->mark[x->in[j]] != l->stamp)
+                                        l->mark[x->in[j]] = l->stamp, l->stack[top++] = x->in[j];
+                if (!x->group || x->group == id || l->seen[x->group] == id)
+                        continue;
+                Edge *e = arena_alloc(l->a, sizeof *e);
+                l->seen[x->group] = id;
+                *e = (Edge){ id, l->readers[x->group] };
+                l->readers[x->group] = e;
+                l->waits[id]++;
+        }
+}
+
+/* A group runs when all it reads has run; the groups are gone through by number again and again, and each time those run that
+ * can. */
+int group_list(Graph *g, Arena *a, Group **out)
+{
+        int n = 0, kept = 0, groups = 0;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->group > n)
+                        n = NODE(g, r)->group;
+        const size_t m = (size_t)n + 1, nodes = (size_t)g->n_nodes;
+        Group *all = arena_alloc(a, m * sizeof *all), *list = arena_alloc(a, m * sizeof *list);
+        Ref *accum = arena_alloc(a, nodes * sizeof *accum), *before = arena_alloc(a, nodes * sizeof *before);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                int id = NODE(g, r)->group;
+                if (NODE(g, r)->op == OP_ACCUM) {
+                        before[r] = accum[NODE(g, r)->in[0]];
+                        accum[NODE(g, r)->in[0]] = r;
+                }
+                if (!id)
+                        continue;
+                all[id].id = id;
+                all[id].n_nodes++;
+        }
+        for (int i = 1; i <= n; i++) {
+                groups += all[i].n_nodes != 0;
+                all[i].node = arena_alloc(a, (size_t)(all[i].n_nodes + 1) * sizeof(Ref));
+                all[i].n_nodes = 0;
+        }
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                int id = NODE(g, r)->group;
+                if (!id)
+                        continue;
+                all[id].node[all[id].n_nodes++] = r;
+                if (!is_member(g, r) && !is_virtual(g, r) && op_info[NODE(g, r)->op].cls != CLASS_VIEW)
+                        all[id].anchor = r;
+        }
+        int *side = arena_alloc(a, nodes * sizeof *side);
+        bool *in = arena_alloc(a, nodes);
+        Lists l = { .g = g, .a = a };
+        l.readers = arena_alloc(a, m * sizeof *l.readers);
+        l.waits = arena_alloc(a, m * sizeof *l.waits), l.seen = arena_alloc(a, m * sizeof *l.seen);
+        l.mark = arena_alloc(a, nodes * sizeof *l.mark), l.stack = arena_alloc(a, nodes * sizeof *l.stack);
+        Heap now = { arena_alloc(a, m * sizeof(int)), 0 }, later = { arena_alloc(a, m * sizeof(int)), 0 };
+        for (int i = 1; i <= n; i++) {
+                find_waits(&l, &all[i], before, i);
+                if (all[i].n_nodes && !l.waits[i])
+                        heap_add(&now, i);
+        }
+        while (now.n) {
+                const int id = heap_take(&now);
+                list[kept] = all[id];
+                fill(g, &list[kept++], a, side, in);
+                for (const Edge *e = l.readers[id]; e; e = e->next)
+                        if (!--l.waits[e->to])
+                                heap_add(e->to > id ? &now : &later, e->to);
+                if (!now.n) {
+                        const Heap empty = now;
+                        now = later;
+                        later = (Heap){ empty.id, 0 };
+                }
+        }
+        if (kept < groups)
+                error_internal((Loc){ 0 }, "fused kernels depend on each other in a circle");
+        *out = list;
+        return kept;
+}

@@ -1,0 +1,277 @@
+/* grouped_gemm.c: products over experts: each slot's row by its expert's matrix (expert), their gradients (expert_grad), and a few
+ * rows' without sorting (expert_rows).  kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form: sm90_grouped_gemm.c. */
+#include "../codegen.h"
+#include "../forms/gemv_shape.h"
+#include <string.h>
+
+/* An adapter that drops the expert: tails know it from the slot where they need it. */
+static void expert_tail(Emit *e, Build *b)
+{
+        if (is_cuda(e))
+                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = "
+                                   "\1_tail::MINV;\n        const \1_tail &tail;\n"
+                                   "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                                   "col, float (&v)[V], int) const { tail(row, col, v); }\n};\n\n");
+        else
+                text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
+                                   "int expert)\n{\n        (void)expert;\n"
+                                   "        \1_tail(args, row, col, n, v);\n}\n\n");
+}
+
+/* expert_matmul: slots that are sorted by expert. */
+typedef struct Slots {
+        bool tb, scatter;
+        int64_t E, K, N, adiv, most;            /* most: slots, of which there are P */
+        Dim P;
+        DType dt;
+        const char *w, *perm, *offs;
+        double products;
+} Slots;
+
+static Slots slots_of(Emit *e, const Group *gr, Build *b)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Type *wt = &NODE(e->g, n->in[1])->type;
+        bool tb = n->a.expert.tb;
+        Slots s = { .tb = tb, .scatter = n->a.expert.scatter, .E = wt->dim[0].n, .K = wt->dim[tb ? 2 : 1].n,
+                    .N = wt->dim[tb ? 1 : 2].n, .adiv = n->a.expert.adiv, .most = dim_most(e, n->type.dim[0]),
+                    .P = n->type.dim[0] };
+        Access wa;
+        access_need(e->g, e->place, n->in[1], &wa);
+        s.dt = NODE(e->g, wa.base)->type.dt;
+        s.w = plain_arg(e, b, n->in[1]);
+        s.perm = plain_arg(e, b, n->in[2]);
+        s.offs = plain_arg(e, b, n->in[3]);
+        s.products = 2.0 * (double)s.most * (double)s.N * (double)s.K;
+        return s;
+}
+
+/* So few that each one's row of x meets all of its expert's columns by itself. */
+static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
+{
+        const char *P = dim_c(e, s->P), *w = s->w, *perm = s->perm, *offs = s->offs;
+        long long E = s->E, N = s->N, K = s->K, adiv = s->adiv;
+        build_functor(b, &gr->head[0], "head");
+        build_functor(b, &gr->tail[0], "tail");
+        expert_tail(e, b);
+        b->title = "expert_matvec";
+        b->flops += s->products;
+        b->bytes += s->products / 2 * dt_size[s->dt];
+        if (is_cuda(e)) {
+                int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
+                MatvecShape m = matvec_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
+                while ((N + m.cols - 1) / m.cols * s->most < 2 * SMS && split < 4 && K / (split * 2) >= 256)
+                        m = matvec_shape(dt_size[s->dt], 1, (int)K, 256, 2, split *= 2, align);
+                b->threads = 256;
+                b->smem = m.smem;
+                build_line(b, "\1_head head = { a };");
+                build_line(b, "\1_tail tail = { a };");
+                build_line(b, "\1_slot slot = { tail };");
+                build_line(b, "expert_matvec_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, head, "
+                           "slot);", c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w, perm, offs, E);
+                build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
+        } else {
+                build_cpu_loop(b, arena_fmt(e->tmp, "expert_matvec_tiles(%s, %lld, %lld)", P, N, K), s->products,
+                               arena_fmt(e->tmp, "expert_matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                         "%lld, %lld, %s, %s, %lld, tile, &a, \1_head, \1_slot);", w, ty(s->dt), s->tb,
+                                         s->tb ? K : N, N * K, E, N, K, adiv, perm, offs, (long long)s->scatter));
+                build_end(b, "1");
+        }
+}
+
+static void expert(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        Mat a;
+        Build b = build_start(e, gr, "grouped_gemm", "expert_matmul");
+        const Slots s = slots_of(e, gr, &b);
+        const char *P = dim_c(e, s.P);
+        long long E = s.E, N = s.N, K = s.K, adiv = s.adiv;
+        bool counted = strspn(P, "0123456789") == strlen(P);
+        if (counted && s.most <= 16 && (s.tb || !is_cuda(e)) && K <= 32768) {
+                few_slots(e, gr, &b, &s);
+                return;
+        }
+        mat_need(e, &b, n->in[0], 0, &a);
+        Functor puts = gr->tail[0];
+        puts.puts = true;
+        FunctorText tail = build_functor(&b, &puts, "tail");
+        expert_tail(e, &b);
+        b.flops += s.products;
+        b.bytes += ((double)s.most * (double)K + (double)E * (double)N * (double)K) * dt_size[s.dt];
+        if (is_cuda(e)) {
+                int64_t pk = pow2_of(DIM(K)), pn = s.tb ? pk : pow2_of(DIM(N));
+                int align = align_bytes(s.dt, a.align < pk ? a.align : pk, pn);
+                const Tile *t = tile_pick(s.dt, s.most, N, K, 1, NULL);
+                b.threads = t->threads;
+                b.smem = t->smem;
+                b.min_blocks = t->min_blocks;
+                Experts90 x = { .tb = s.tb, .scatter = s.scatter, .dt = s.dt, .a = n->in[0], .w = n->in[1], .E = E,
+                                .M = s.most, .N = N, .K = K, .adiv = adiv, .align = align,
+                                .tail_bytes = tail.bytes / ((double)s.most * (double)N),
+                                .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
+                build_line(&b, "\1_tail tail = { a };");
+                bool on90 = a.dt == s.dt && expert90(&b, &x, t);
+                build_line(&b, "\1_slot slot = { tail };");
+                build_line(&b, "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                           c_type(s.dt), t->name, s.tb ? "true" : "false", adiv, s.scatter ? "true" : "false", align, x.rows_a,
+                           s.w, s.perm, s.offs, E, N, K);
+                if (on90)
+                        text_add(&b.body, "#endif\n");
+                build_end(&b, arena_fmt(e->tmp, "%lld",
+                                        (long long)(((s.most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matmul_tiles(%lld, %s, %lld)", E, P, N), s.products,
+                               arena_fmt(e->tmp, "expert_matmul_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                         "%lld, %s, %s, %lld, tile, &a, \1_slot);", a.arg, ty(a.dt), a.ld, adiv, s.w, ty(s.dt),
+                                         s.tb, s.tb ? K : N, N * K, E, N, K, s.perm, s.offs, (long long)s.scatter));
+                build_end(&b, "1");
+        }
+}
+
+/* How blocks share the columns of a few slots. */
+typedef struct RowsShape { int threads, split, min_blocks; } RowsShape;
+
+/* `slots` products of N columns by K.  One slot's columns that one block on each multiprocessor can have: as many warps as have
+ * three loads of a row each (H100, 12x768 with 8 experts, us a token: 247.9 -> 242.8).  Else blocks of 256, two a
+ * multiprocessor at least; where a lane has all its loads under way at once, four fit (247.9 -> 246.3). */
+static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int align)
+{
+        enum { ROWS = 2, MOST_THREADS = 768 };
+        int step = 32 * align / esize, per = (int)((N / ROWS + SMS - 1) / SMS);
+        RowsShape r = { 256, 1, 1 };
+        if (slots == 1 && per * 32 <= MOST_THREADS && K >= 8 * step) {
+                while (per * r.split * 64 <= MOST_THREADS && K / (r.split * 2) >= 3 * step)
+                        r.split *= 2;
+                r.threads = per * r.split * 32;
+                return r;
+        }
+        MatvecShape s = matvec_shape(esize, 1, K, 256, ROWS, 1, align);
+        while ((N + s.cols - 1) / s.cols * slots < 2 * SMS && r.split < 4 && K / (r.split * 2) >= 256)
+                s = matvec_shape(esize, 1, K, 256, ROWS, r.split *= 2, align);
+        r.min_blocks = K <= s.flight * step * r.split ? 4 : 1;
+        return r;
+}
+
+/* A few slots, each with its expert's number. */
+static void expert_rows(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        const Type *wt = &NODE(g, n->in[1])->type;
+        long long N = wt->dim[1].n, K = wt->dim[2].n, mix = n->a.rows.mix, adiv = n->a.rows.adiv;
+        int parts = mix ? (int)mix : 1;
+        Dim rows = n->type.dim[0];
+        Access wa;
+        Build b = build_start(e, gr, "grouped_gemm", "expert_rows");
+        access_need(g, e->place, n->in[1], &wa);
+        DType dt = NODE(g, wa.base)->type.dt;
+        const char *none = is_cuda(e) ? arena_fmt(e->tmp, "(const %s *)0", c_type(dt)) : "NULL";
+        const char *w = plain_arg(e, &b, n->in[1]), *ids = plain_arg(e, &b, n->in[2]);
+        const char *bias = n->a.rows.bias ? plain_arg(e, &b, n->in[3]) : none;
+        const char *gates = mix ? plain_arg(e, &b, n->in[n->n_in - 1]) : is_cuda(e) ? "(const float *)0" : "NULL";
+        double products = 2.0 * (double)dim_most(e, rows) * parts * (double)N * (double)K;
+        build_functor(&b, &gr->head[0], "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        b.flops += products;
+        b.bytes += products / 2 * dt_size[dt];
+        if (is_cuda(e)) {
+                int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
+                RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
+                MatvecShape s = matvec_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
+                b.threads = r.threads;
+                b.min_blocks = r.min_blocks;
+                b.smem = s.smem;
+                if (mix)                        /* which experts, and their gates: then their weights may come */
+                        build_early(&b, EARLY_BOTH, &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
+                                    &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[n->n_in - 1]) });
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "expert_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
+                           "head, tail);", c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias, gates);
+                build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N, K), products,
+                               arena_fmt(e->tmp, "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
+                                         "%s, %s, %s, tile, &a, \1_head, \1_tail);", w, ty(dt), K, N * K, N, K, adiv, mix,
+                                         ids, bias, gates));
+                build_end(&b, "1");
+        }
+}
+
+/* dW_e: rows are the weight's first axis.  The kernel computes sum over slots of
+ * y_row outer a_row, so for weights (E,K,N) the operands change places. */
+static void expert_grad(Emit *e, const Group *gr)
+{
+        Graph *g = e->g;
+        const Node *n = NODE(g, gr->anchor);
+        int64_t E = n->type.dim[0].n, R = n->type.dim[1].n, C = n->type.dim[2].n;
+        bool tb = n->a.expert.tb;
+        Ref rows = tb ? n->in[1] : n->in[0], cols = tb ? n->in[0] : n->in[1];
+        int64_t rdiv = tb ? n->a.expert.bdiv : n->a.expert.adiv, cdiv = tb ? n->a.expert.adiv : n->a.expert.bdiv;
+        Mat y, a;
+        Build b = build_start(e, gr, "grouped_gemm", "expert_grad");
+        mat_need(e, &b, rows, 0, &y);
+        mat_need(e, &b, cols, 0, &a);
+        const char *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
+        Functor puts = gr->tail[0];
+        puts.puts = true;
+        FunctorText tail = build_functor(&b, &puts, "tail");
+        int64_t p = dim_most(e, NODE(g, n->in[2])->type.dim[0]);
+        b.flops += 2.0 * (double)p * (double)R * (double)C;
+        b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
+        if (is_cuda(e)) {
+                const Tile *t = tile_pick(a.dt, R, C, p / E + 1, E, NULL);
+                int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)),
+                        ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
+                int align = align_bytes(a.dt, ea, ec);
+                text_add(&b.decl,
+                         "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
+                         "\1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&v)[V], int expert) const\n"
+                         "        {\n                tail(expert * %lld + row, col, v);\n        }\n};\n\n",
+                         (long long)R);
+                b.threads = t->threads;
+                b.smem = t->smem;
+                b.min_blocks = t->min_blocks;
+                Experts90 x = { .grad = true, .dt = a.dt, .a = rows, .w = cols, .E = E, .M = R, .N = C, .K = p, .adiv = rdiv,
+                                .wdiv = cdiv, .align = align,
+                                .tail_bytes = tail.bytes / ((double)E * (double)R * (double)C),
+                                .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
+                                .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
+                build_line(&b, "\1_tail tail = { a };");
+                bool on90 = y.dt == a.dt && expert90(&b, &x, t);
+                build_line(&b, "\1_slot slot = { tail };");
+                build_line(&b,
+                           "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a, x.rows_w, perm, offs,
+                           (long long)E, (long long)R, (long long)C);
+                if (on90)
+                        text_add(&b.body, "#endif\n");
+                build_end(&b, arena_fmt(e->tmp, "%lld",
+                                        (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
+        } else {
+                build_cpu_loop(&b,
+                               arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E, (long long)R,
+                                         (long long)C),
+                               b.flops,
+                               arena_fmt(e->tmp,
+                                         "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
+                                         "tile, &a, \1_tail);",
+                                         y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
+                                         (long long)cdiv, (long long)R, (long long)C, perm, offs));
+                build_end(&b, "1");
+        }
+}
+
+void gen_expert(Emit *e, const Group *gr)
+{
+        switch (NODE(e->g, gr->anchor)->op) {
+        case OP_EXPERT_MATMUL: expert(e, gr); break;
+        case OP_EXPERT_GRAD: expert_grad(e, gr); break;
+        default: expert_rows(e, gr);
+        }
+}

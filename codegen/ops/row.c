@@ -1,0 +1,555 @@
+/* row.c: ops along the last axis: norms, softmax, reductions, cross-entropy.
+ *
+ * A row op is one launch, but for the norms' backward with the gradients of gain and
+ * bias (rmsnorm_back, layernorm_back): there each block keeps sums over its rows,
+ * and a second launch adds the blocks' sums in order. */
+#include "../codegen.h"
+#include <string.h>
+
+/* Threads of a block for rows of n; 0: known at run time. As rows.cuh advises. */
+static int row_threads(int64_t n)
+{
+        return n == 0 ? 512 : n <= 1024 ? 128 : n <= 4096 ? 256 : n <= 16384 ? 512 : 1024;
+}
+
+/* The mirror of ROW_ROWS in rows.cuh. */
+static int rows_per_tile(int64_t n, int threads)
+{
+        int lanes = threads;
+        if (n && n <= 128)
+                for (lanes = 1; lanes < (n + 7) / 8; lanes *= 2)
+                        ;
+        else if (n && n <= 1024)
+                lanes = 32;
+        return threads / lanes;
+}
+
+static const char *num(Emit *e, double x)
+{
+        char s[32];
+        num_text(x, s);
+        return arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
+}
+
+enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs; with fewer, latency is the time */
+
+static int64_t row_groups(Emit *e, Dim rows, int64_t n, int threads)
+{
+        int per = rows_per_tile(n, threads);
+        return (dim_most(e, rows) + per - 1) / per;
+}
+
+static void norm(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head");
+        build_functor(&b, &gr->tail[0], "tail");
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                if (e->done90[gr->anchor]) {
+                        b.on90 = (On90){ .threads = th, .grid = "0" };
+                        text_add(&b.body, "#ifndef TGC_SM90A\n");
+                }
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
+                           row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows, eps);
+                if (e->done90[gr->anchor])
+                        text_add(&b.body, "#endif\n");
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head, \1_tail);",
+                                         kind, (long long)x->n, eps));
+                build_end(&b, "1");
+        }
+}
+
+static void norm_grad(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head_x");
+        build_functor(&b, &gr->head[1], "head_dy");
+        build_functor(&b, &gr->tail[0], "tail");
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head_x head_x = { a };");
+                build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b,
+                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, head_x, head_dy, "
+                           "tail, (float *)0, (float *)0);",
+                           kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
+                           rows_per_tile(x->n, th), eps);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(
+                        &b, rows, b.bytes,
+                        arena_fmt(
+                                e->tmp,
+                                "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head_x, \1_head_dy, \1_tail);",
+                                kind, (long long)x->n, eps));
+                build_end(&b, "1");
+        }
+}
+
+/* Sum of a (parts, N) table of partial sums, to an output's tail; parts90: how many there are
+ * on sm_90a, 0: as many. */
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90, const Functor *tail,
+                      const char *title)
+{
+        Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
+        const char *w = arg_done(e, &b.args, work, "float", "partial");
+        build_functor(&b, tail, "tail");
+        if (is_cuda(e)) {
+                b.threads = 256;
+                b.smem = 32 * 256;
+                build_line(&b, "\1_tail tail = { a };");
+                if (parts90)
+                        parts = parts_by_gpu(&b, parts90, parts);
+                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n,
+                           parts, w);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)tail->n));
+        } else {
+                text_add(&b.decl,
+                         "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n"
+                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
+                         "n);\n}\n\n",
+                         w, (long long)tail->n);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)tail->n), 0,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", parts,
+                                         (long long)tail->n));
+                build_end(&b, "1");
+        }
+}
+
+/* A matrix of 16-bit values that is read as it lies, 16 bytes at a time. */
+static bool plain_rows(Emit *e, Build *b, const Functor *f, Ref r, Mat *m)
+{
+        return !f->n_nodes && dt_size[NODE(e->g, r)->type.dt] == 2 && mat_of(e, b, r, 0, m) && m->align % 8 == 0;
+}
+
+/* Rows enough that reading them ahead pays (norm_backward.cuh). */
+static bool reads_ahead(Build *b, const Group *gr, int64_t groups, int maxv, Mat *x, Mat *g)
+{
+        const Node *n = NODE(b->e->g, gr->anchor);
+        int64_t N = gr->head[0].n;
+        return is_cuda(b->e) && groups >= 4 * NORM_BLOCKS && N % 8 == 0 && N <= 8192 && maxv == 8 &&
+               plain_rows(b->e, b, &gr->head[0], n->in[0], x) && plain_rows(b->e, b, &gr->head[1], n->in[1], g) &&
+               x->dt == g->dt;
+}
+
+static void norm_back(Emit *e, const Group *gr, const char *kind)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        bool layer = n->op == OP_LAYERNORM_BACK;
+        const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
+        int th = row_threads(x->n), per = rows_per_tile(x->n, th);
+        Access gain;
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        int64_t groups = row_groups(e, x->rows, x->n, th);
+        int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
+        if (!is_cuda(e))
+                blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
+        Mat mx, mg;
+        bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->tail[0], "tail").maxv, &mx, &mg);
+        int vectors = 0;                                /* of 8 that a thread has, as norm_backward.cuh has it */
+        if (ahead) {
+                th = x->n <= 4096 ? 256 : 512;
+                per = rows_per_tile(x->n, th);
+                vectors = ((int)x->n / 8 + th / per - 1) / (th / per);
+                blocks = SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
+        }
+        int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
+        access_need(e->g, e->place, n->in[2], &gain);
+        if (ahead) {
+                b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
+        } else {
+                build_functor(&b, x, "head_x");
+                build_functor(&b, &gr->head[1], "head_g");
+        }
+        const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
+        const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
+                   *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
+        if (ahead) {
+                b.include = "norm_backward";
+                b.threads = th;
+                b.smem = 256 + 2 * 2 * 16 * th * vectors;
+                b.min_blocks = blocks / SMS;
+                build_line(&b, "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
+                               "\"as row.c counts it\");", (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, tail, "
+                               "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
+                           blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
+                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+        } else if (is_cuda(e)) {
+                b.threads = th;
+                b.us = 3;
+                b.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
+                text_add(&b.decl,
+                         "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
+                         "        static constexpr int MAXV = \1_head_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                         "float (&dy)[V], float (&g)[V]) const\n        {\n"
+                         "                float gain[V];\n                \1_head_g head = { a };\n                "
+                         "head(row, col, g);\n"
+                         "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
+                         "(int j = 0; j < V; j++)\n"
+                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
+                         ga, (long long)gain.off);
+                build_line(&b, "\1_head_x head_x = { a };");
+                build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                if (groups <= NORM_BLOCKS)
+                        build_early(&b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
+                build_line(
+                        &b,
+                        "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
+                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
+                        groups <= NORM_BLOCKS ? ", true, \3" : "", rows, blocks, eps, dg,
+                        layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+        } else {
+                text_add(&b.decl,
+                         "/* the gradient of the output, and that times the gain */\n"
+                         "TGC_INLINE void \1_head_dy(const void *args, long row, int col, int n, float *dy, float "
+                         "*g)\n{\n"
+                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_head_g(args, "
+                         "row, col, n, g);\n"
+                         "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
+                         "         dy[j] = g[j] * gain[j];\n}\n\n",
+                         gt, ga, (long long)gain.off);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
+                               arena_fmt(e->tmp,
+                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_head_x, "
+                                         "\1_head_dy, \1_tail);",
+                                         kind, (long long)x->n, eps, rows, dg,
+                                         layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
+                build_end(&b, "1");
+        }
+        const char *parts =
+                is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
+        if (gr->tail[1].root)
+                add_parts(e, gr, wg, parts, 0, &gr->tail[1], "norm_gain_grad");
+        if (layer && gr->tail[2].root)
+                add_parts(e, gr, wb, parts, 0, &gr->tail[2], "norm_bias_grad");
+}
+
+/* softmax and its gradient, and reductions: the row's length may be a run-time value. */
+static void row_general(Emit *e, const Group *gr, const char *task, const char *kind, int heads)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]),
+                   *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        build_functor(&b, x, "head");
+        if (heads == 2)
+                build_functor(&b, &gr->head[1], "head_dy");
+        build_functor(&b, &gr->tail[0], "tail");
+        const char *extra = heads == 2 ? "head_dy, " : "";
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head head = { a };");
+                if (heads == 2)
+                        build_line(&b, "\1_head_dy head_dy = { a };");
+                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, head, %stail);", task, k, (long long)x->n, th,
+                           rows, len, extra);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_head, %s\1_tail);", task, k, len,
+                                         heads == 2 ? "\1_head_dy, " : ""));
+                build_end(&b, "1");
+        }
+}
+
+static void argmax(Emit *e, const Group *gr)
+{
+        const Functor *x = &gr->head[0];
+        const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]);
+        int th = row_threads(x->n);
+        Build b = build_start(e, gr, "rows", "argmax");
+        build_functor(&b, x, "head");
+        const char *out = arg_of(e, &b.args, gr->anchor, true);
+        if (is_cuda(e)) {
+                b.threads = th;
+                b.smem = 256;
+                build_line(&b, "\1_head head = { a };");
+                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, head, a.%s);", (long long)x->n, th, rows,
+                           len, out);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_head);", out, len));
+                build_end(&b, "1");
+        }
+}
+
+/* Storage that a family addresses by itself: a plain matrix of rows. */
+static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char **ld)
+{
+        Access a;
+        Dim d;
+        access_need(e->g, e->place, r, &a);
+        if (!access_rows(&a, &d))
+                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows", NODE(e->g, r)->name);
+        *ld = dim_c(e, d);
+        const char *name = arg_of(e, &b->args, a.base, write);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+}
+
+/* By node: the first of its results that is a node, and after such a one the next. */
+struct Items { Ref *first, *next; };
+
+Ref item_of(Emit *e, Ref r, int index)
+{
+        if (!e->items) {
+                const size_t n = (size_t)e->g->n_nodes;
+                e->items = arena_alloc(e->m->arena, sizeof *e->items);
+                e->items->first = arena_alloc(e->m->arena, n * sizeof(Ref));
+                e->items->next = arena_alloc(e->m->arena, n * sizeof(Ref));
+                for (Ref i = e->g->n_nodes - 1; i > 0; i--)
+                        if (NODE(e->g, i)->op == OP_ITEM) {
+                                e->items->next[i] = e->items->first[NODE(e->g, i)->in[0]];
+                                e->items->first[NODE(e->g, i)->in[0]] = i;
+                        }
+        }
+        for (Ref i = e->items->first[r]; i; i = e->items->next[i])
+                if (NODE(e->g, i)->a.item.index == index)
+                        return i;
+        return 0;
+}
+
+static void ce(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        bool grad = n->op == OP_CE_GRAD;
+        const Type *lt = &NODE(e->g, n->in[0])->type;
+        int64_t V = lt->dim[lt->rank - 1].n;
+        const char *ld, *ldd, *t, *rows = dim_c(e, type_rows(lt)), *type;
+        Build b = build_start(e, gr, "cross_entropy", op_info[n->op].text);
+        const char *logits = matrix_arg(e, &b, n->in[0], false, &ld), *targets = matrix_arg(e, &b, n->in[1], false, &t);
+        Access la;
+        access_need(e->g, e->place, n->in[0], &la);
+        type = c_type(NODE(e->g, la.base)->type.dt);
+        int th = V >= 8192 ? 512 : 256;
+        b.threads = th;
+        b.smem = 256;
+        b.bytes = b.flops = 0;
+        if (!grad) {
+                Ref lse = item_of(e, gr->anchor, 1);
+                const char *loss = arg_of(e, &b.args, gr->anchor, true), *l;
+                l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : is_cuda(e) ? "(float *)0" : "NULL";
+                if (is_cuda(e)) {
+                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);", type, (long long)V,
+                                   th, logits, ld, targets, loss, l);
+                        build_end(&b, dim_grid(e, type_rows(lt)));
+                } else {
+                        build_functor(&b, &gr->head[0], "head");
+                        build_cpu_loop(&b, rows, 1e9,
+                                       arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_head);",
+                                                 (long long)V, targets, loss, l));
+                        build_end(&b, "1");
+                }
+                return;
+        }
+        build_functor(&b, &gr->head[3], "dloss");
+        const char *lse = matrix_arg(e, &b, n->in[2], false, &t);
+        if (is_cuda(e)) {
+                const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
+                build_line(&b, "\1_dloss dloss = { a };");
+                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type, (long long)V, th,
+                           logits, d, ld, targets, lse);
+                build_end(&b, dim_grid(e, type_rows(lt)));
+        } else {
+                build_functor(&b, &gr->head[0], "head");
+                build_functor(&b, &gr->tail[0], "tail");
+                build_cpu_loop(&b, rows, 1e9,
+                               arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_head, \1_dloss, \1_tail);",
+                                         (long long)V, targets, lse));
+                build_end(&b, "1");
+        }
+}
+
+void gen_row(Emit *e, const Group *gr)
+{
+        switch (NODE(e->g, gr->anchor)->op) {
+        case OP_RMSNORM: norm(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM: norm(e, gr, "NORM_LAYER"); break;
+        case OP_RMSNORM_GRAD: norm_grad(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM_GRAD: norm_grad(e, gr, "NORM_LAYER"); break;
+        case OP_RMSNORM_BACK: norm_back(e, gr, "NORM_RMS"); break;
+        case OP_LAYERNORM_BACK: norm_back(e, gr, "NORM_LAYER"); break;
+        case OP_SOFTMAX: row_general(e, gr, "softmax_task", "", 1); break;
+        case OP_SOFTMAX_GRAD: row_general(e, gr, "softmax_grad_task", "", 2); break;
+        case OP_SUM: row_general(e, gr, "reduce_task", "RED_SUM", 1); break;
+        case OP_ROWMAX: row_general(e, gr, "reduce_task", "RED_MAX", 1); break;
+        case OP_LOGSUMEXP: row_general(e, gr, "reduce_task", "RED_LOGSUMEXP", 1); break;
+        case OP_ARGMAX: argmax(e, gr); break;
+        default: ce(e, gr);
+        }
+}
+
+enum { COLUMN_TILES = 400 };
+
+/* Found once for a program for GPUs: by node, how many accums a parameter has, the products that read a value's storage as
+ * op(A), and the first sum of columns that goes beside a product. */
+typedef struct Reads { Ref product; struct Reads *next; } Reads;
+struct Columns { int *accums; Reads **products; const Group **beside; };
+
+/* What is summed: rows are the summed axes, columns the rest. */
+static Functor column_head(Emit *e, const Group *gr)
+{
+        Functor x = gr->head[0];
+        x.rows = DIM(1);
+        x.n = 1;
+        for (int i = 0; i < x.shape.rank; i++)
+                if (i < NODE(e->g, gr->anchor)->a.k.k)
+                        x.rows = dim_mul(x.rows, x.shape.dim[i]);
+                else
+                        x.n *= x.shape.dim[i].n;
+        return x;
+}
+
+static int64_t column_chunks(Emit *e, const Functor *x)
+{
+        int64_t rows = dim_most(e, x->rows), col_tiles = (x->n + 255) / 256, chunks = 1;
+        while (is_cuda(e) && chunks * col_tiles < COLUMN_TILES && rows / chunks > 64)
+                chunks *= 2;
+        return chunks;
+}
+
+/* May the sum wait for the product?  A bias's gradient, to which nothing else adds. */
+static bool column_waits(Emit *e, const Group *gr)
+{
+        const Functor *t = &gr->tail[0];
+        const Node *to = t->n_nodes == 1 ? NODE(e->g, t->node[0]) : NULL;
+        return to && to->op == OP_ACCUM && !e->stored[gr->anchor] && e->columns->accums[to->in[0]] == 1;
+}
+
+/* Does the product read the matrix, as op(A), whose columns are summed? */
+static bool reads_columns(Emit *e, Ref product, const Group *gr)
+{
+        const Node *p = NODE(e->g, product);
+        Slot a, x;
+        int64_t lda, ldx;
+        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->head[0].n_nodes || !slot_of(e, p->in[0], &a, &lda))
+                return false;
+        const Type *at = &NODE(e->g, p->in[0])->type;
+        Functor f = column_head(e, gr);
+        return slot_of(e, f.root, &x, &ldx) && x.id == a.id && x.off == a.off && ldx == lda &&
+               f.n == at->dim[at->rank - 1].n && f.n == f.shape.dim[f.shape.rank - 1].n &&
+               dim_eq(f.rows, type_rows(at)) && column_chunks(e, &f) > 1 && column_waits(e, gr);
+}
+
+/* The first product, in the order of kernels, that reads what a sum sums. */
+static Ref product_of(Emit *e, const Group *gr)
+{
+        Slot x;
+        int64_t ld;
+        if (!e->columns || gr->head[0].n_nodes || !slot_of(e, column_head(e, gr).root, &x, &ld))
+                return 0;
+        for (const Reads *r = e->columns->products[x.id]; r; r = r->next)
+                if (reads_columns(e, r->product, gr))
+                        return r->product;
+        return 0;
+}
+
+void columns_find(Emit *e)
+{
+        const size_t n = (size_t)e->g->n_nodes;
+        Arena *a = e->m->arena;
+        struct Columns *c = e->columns = arena_alloc(a, sizeof *c);
+        c->accums = arena_alloc(a, n * sizeof *c->accums);
+        c->products = arena_alloc(a, n * sizeof *c->products);
+        c->beside = arena_alloc(a, n * sizeof *c->beside);
+        for (Ref r = 1; r < e->g->n_nodes; r++)
+                if (NODE(e->g, r)->op == OP_ACCUM)
+                        c->accums[NODE(e->g, r)->in[0]]++;
+        for (int i = e->n_groups - 1; i >= 0; i--) {
+                const Ref p = e->groups[i].anchor;
+                Slot s;
+                int64_t ld;
+                if (!p || NODE(e->g, p)->op != OP_MATMUL || !NODE(e->g, p)->a.mm.ta || !slot_of(e, NODE(e->g, p)->in[0], &s, &ld))
+                        continue;
+                Reads *r = arena_alloc(a, sizeof *r);
+                *r = (Reads){ p, c->products[s.id] };
+                c->products[s.id] = r;
+        }
+        for (int i = e->n_groups - 1; i >= 0; i--)
+                if (e->groups[i].anchor && NODE(e->g, e->groups[i].anchor)->op == OP_COLSUM)
+                        c->beside[product_of(e, &e->groups[i])] = &e->groups[i];
+        c->beside[0] = NULL;
+}
+
+const Group *column_beside(Emit *e, Ref product) { return e->columns ? e->columns->beside[product] : NULL; }
+
+int column_work(Emit *e, const Group *gr, int64_t parts)
+{
+        Functor x = column_head(e, gr);
+        int64_t chunks = column_chunks(e, &x);
+        return work_new(e, DIM((parts > chunks ? parts : chunks) * x.n), 4);
+}
+
+void gen_column(Emit *e, const Group *gr)
+{
+        Ref product = product_of(e, gr);
+        if (!product || column_beside(e, product) != gr)        /* gemm.c calls for those that it gives */
+                column_sums(e, gr, -1, 0);
+}
+
+/* Few rows in one launch; many in chunks, then the chunks' sums in order. */
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
+{
+        Functor x = column_head(e, gr), t = gr->tail[0];
+        t.n = x.n;
+        t.rows = DIM(1);
+        int64_t col_tiles = (x.n + 255) / 256, chunks = column_chunks(e, &x);
+        const char *rows_c = dim_c(e, x.rows);
+        if (work < 0 && chunks > 1)
+                work = column_work(e, gr, 0);
+        Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", "colsum");
+        build_functor(&b, &x, "head");
+        if (!is_cuda(e)) {
+                build_functor(&b, &t, "tail");
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", rows_c,
+                                         (long long)x.n));
+                build_end(&b, "1");
+                return;
+        }
+        b.threads = 256;
+        b.smem = 32 * 256;
+        build_line(&b, "\1_head head = { a };");
+        if (chunks == 1) {
+                build_functor(&b, &t, "tail");
+                build_line(&b, "\1_tail tail = { a };");
+        } else {
+                const char *w = arg_work(e, &b.args, work, "float", "partial");
+                build_line(&b, "ColumnsStore<%lld> tail = { a.%s };", (long long)x.n, w);
+        }
+        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c,
+                   (long long)chunks);
+        if (parts90)
+                b.on90 = (On90){ .threads = 256, .grid = "0" };
+        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
+        if (chunks > 1)
+                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t, "colsum_parts");
+}

@@ -1,0 +1,377 @@
+/* build.c: kernels under construction: their arguments and their text.
+ *
+ * The text does not contain the kernel's name but \1; entry.c gives names. */
+#include "../codegen.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool is_cuda(const Emit *e) { return e->m->target == TARGET_CUDA; }
+
+const char *c_type(DType dt)
+{
+        static const char *const name[N_DT] = { "float", "bf16", "f16", "int" };
+        return name[dt];
+}
+
+/* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
+static bool taken(const char *s)
+{
+        static const char words[] = " auto bool break case catch char class const continue default delete do double "
+                                    "else enum explicit export extern"
+                                    " false float for friend goto if inline int long mutable namespace new operator "
+                                    "private protected public register"
+                                    " restrict return short signed sizeof static struct switch template this throw "
+                                    "true try typedef typename union"
+                                    " unsigned using virtual void volatile while and or not xor asm"
+                                    " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
+                                    "j1 linux log max min pow rint round"
+                                    " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
+                                    " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
+                                    "gelu_slope gelu_tanh_slope "
+                                    "load rope share sigmoid silu silu_grad silu_slope store to_float"
+                                    " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
+                                    "norm_tail smem so tail tail_k tail_v tile"
+                                    " tiles v work ";
+        size_t n = strlen(s);
+        for (const char *p = words; (p = strstr(p, s)); p += n)
+                if (p[-1] == ' ' && p[n] == ' ')
+                        return true;
+        if (n > 5 && !strcmp(s + n - 5, "_task"))
+                return true;
+        /* p0 c1 n2 o3: the functors' own */
+        return strchr("pcno", s[0]) && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
+}
+
+/* The last part of a node's name that is not a number, as a C identifier. */
+const char *short_name(Emit *e, Ref r)
+{
+        const char *s = NODE(e->g, r)->name, *end = s + strlen(s), *b;
+        char buf[40];
+        int n = 0;
+        for (;;) {
+                b = end;
+                while (b > s && b[-1] != '.')
+                        b--;
+                size_t len = (size_t)(end - b);
+                bool dull = strspn(b, "0123456789") >= len || (len == 6 && !strncmp(b, "weight", 6)) ||
+                            (len == 4 && !strncmp(b, "bias", 4));
+                if (!dull || b == s)
+                        break;
+                end = b - 1;
+        }
+        if (!isalpha((unsigned char)*b))
+                buf[n++] = 'x';
+        for (; b < end && n < 30; b++)
+                buf[n++] = isalnum((unsigned char)*b) ? *b : '_';
+        while (n > 1 && isdigit((unsigned char)buf[n - 1]))     /* k0, k1 of two layers are one name */
+                n--;
+        buf[n] = 0;
+        if (taken(buf))
+                strcat(buf, "_");
+        return arena_str(e->tmp, buf);
+}
+
+const char *dim_c(Emit *e, Dim d)
+{
+        const Sizes *s = &e->g->sizes;
+        char buf[64];
+        for (int i = 0; i < N_SYM; i++)
+                while (d.e[i] && s->v[i]) {
+                        d.n *= s->v[i];
+                        d.e[i]--;
+                }
+        dim_text(d, buf);
+        return strchr(buf, '*') ? arena_fmt(e->tmp, "(%s)", buf) : arena_str(e->tmp, buf);
+}
+
+const char *dim_grid(Emit *e, Dim d)
+{
+        const char *s = dim_c(e, d);
+        return *s == '(' ? arena_fmt(e->tmp, "%.*s", (int)strlen(s) - 2, s + 1) : s;
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+/* How a use is known after one more of the same storage: writes of parts add up to the columns
+ * from the first to the last of them; with any other use it may be all of the storage. */
+static void use_join(Use *u, Use more)
+{
+        bool parts = u->written && u->hi && more.written && more.hi;
+        u->lo = !parts ? 0 : more.lo < u->lo ? more.lo : u->lo;
+        u->hi = !parts ? 0 : more.hi > u->hi ? more.hi : u->hi;
+        u->written |= more.written;
+}
+
+static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const char *name, Use use)
+{
+        char unique[64];
+        for (int i = 0; i < a->n; i++)
+                if (a->slot[i].kind == s.kind && a->slot[i].id == s.id &&
+                    (s.kind != SLOT_ARENA || !strcmp(a->slot[i].arena, s.arena))) {
+                        use_join(&a->use[i], use);
+                        return a->name[i];
+                }
+        if (a->n == 64)
+                error_internal((Loc){ 0 }, "a kernel has more than 64 arguments");
+        snprintf(unique, sizeof unique, "%.40s", name);
+        for (int i = 0, k = 1; i < a->n; i++)
+                if (!strcmp(a->name[i], unique)) {
+                        snprintf(unique, sizeof unique, "%.40s%d", name, ++k);
+                        i = -1;
+                }
+        a->slot[a->n] = s;
+        a->type[a->n] = type;
+        a->name[a->n] = arena_str(e->tmp, unique);
+        a->use[a->n] = use;
+        return a->name[a->n++];
+}
+
+static const Use reads = { 0 }, writes = { .written = true };
+
+const char *arg_of(Emit *e, Args *a, Ref base, bool write)
+{
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
+                       short_name(e, base), write ? writes : reads);
+}
+
+const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
+{
+        Use use = writes;
+        const Place *p = &e->place[part];
+        if (p->whole == base) {                 /* not a part of a part: that may be all of it */
+                const Type *t = &NODE(e->g, part)->type;
+                const Node *w = NODE(e->g, base);
+                use.lo = use.hi = p->at;
+                for (int i = 0; i < w->n_in; i++) {
+                        Ref v = w->in[i];
+                        while (NODE(e->g, v)->op == OP_RESHAPE)
+                                v = NODE(e->g, v)->in[0];
+                        t = &NODE(e->g, w->in[i])->type;
+                        if (v == part)
+                                use.hi = use.lo + t->dim[t->rank - 1].n;
+                }
+        }
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
+                       short_name(e, base), use);
+}
+
+const char *arg_grad(Emit *e, Args *a, Ref param, DType dt)
+{
+        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, c_type(dt),
+                       arena_fmt(e->tmp, "d_%s", short_name(e, param)), writes);
+}
+
+const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, writes);
+}
+
+const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, reads);
+}
+
+const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_ARENA, .arena = arena }, type, name, writes);
+}
+
+const char *arg_int(Emit *e, Args *a, int value, const char *name)
+{
+        return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, reads);
+}
+
+static bool map_equal(const TensorMap *a, const TensorMap *b)
+{
+        return a->of.kind == b->of.kind && a->of.id == b->of.id && a->of.off == b->of.off && a->dt == b->dt &&
+               a->rows == b->rows && a->cols == b->cols && a->ld == b->ld && a->box_rows == b->box_rows &&
+               a->box_bytes == b->box_bytes;
+}
+
+const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
+{
+        for (int i = 0; i < a->n; i++)
+                if (a->slot[i].kind == SLOT_MAP && map_equal(&e->map[a->slot[i].id], m))
+                        return a->name[i];
+        if (e->n_map == e->cap_map) {
+                e->cap_map = e->cap_map ? e->cap_map * 2 : 64;
+                e->map = mem_grow(e->map, (size_t)e->cap_map * sizeof *e->map);
+        }
+        e->map[e->n_map] = *m;
+        return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
+}
+
+int work_new(Emit *e, Dim elems, int size)
+{
+        if (e->n_work == e->cap_work) {
+                e->cap_work = e->cap_work ? e->cap_work * 2 : 16;
+                e->work = mem_grow(e->work, (size_t)e->cap_work * sizeof *e->work);
+        }
+        e->work[e->n_work] = (Work){ elems, size, NULL };
+        return e->n_work++;
+}
+
+int work_keep(Emit *e, Dim elems, int size, const char *name)
+{
+        int w = work_new(e, elems, size);
+        e->work[w].keep = name;
+        return w;
+}
+
+/* ---- text --------------------------------------------------------------- */
+
+Build build_start(Emit *e, const Group *gr, const char *include, const char *title)
+{
+        return (Build){ .e = e, .gr = gr, .include = include, .title = title, .threads = 128, .min_blocks = 1 };
+}
+
+void build_line(Build *b, const char *fmt, ...)
+{
+        char buf[2048];
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(buf, sizeof buf, fmt, ap);
+        va_end(ap);
+        text_add(&b->body, "        %s\n", buf);
+}
+
+FunctorText build_functor(Build *b, const Functor *f, const char *name)
+{
+        FunctorText t;
+        functor_emit(b->e, &b->args, f, arena_fmt(b->e->tmp, "\1_%s", name), &t);
+        text_put(&b->decl, t.text.s, t.text.n);
+        text_free(&t.text);
+        b->flops += t.flops;
+        b->bytes += t.bytes;
+        return t;
+}
+
+enum { PARALLEL_WORK = 1000000 };       /* operations below which a second thread costs more than it brings */
+
+void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
+{
+        const Sizes *s = &b->e->g->sizes;
+        bool fixed = s->v[SYM_T] && s->v[SYM_B];
+        build_line(b, "const long tiles = %s;", tiles);
+        if (!fixed || work > PARALLEL_WORK)
+                text_add(&b->body, "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
+                         fixed ? "" : " && rt->T > 1");
+        build_line(b, "for (long tile = 0; tile < tiles; tile++)");
+        build_line(b, "        %s", call);
+}
+
+void build_early(Build *b, EarlyKind kind, const Slot *first, const Slot *second)
+{
+        Early *x = arena_alloc(b->e->m->arena, sizeof *x);
+        *x = (Early){ { *first, second ? *second : *first }, kind };
+        b->early = x;
+}
+
+void build_shift(Build *b, const char *arg, int64_t bytes)
+{
+        for (int i = 0; i < b->args.n; i++)
+                if (!strcmp(b->args.name[i], arg))
+                        b->args.slot[i].off = bytes;
+}
+
+/* What was merged, and from which lines: a comment for people and for dumps. */
+static const char *where_text(Emit *e, const Group *gr)
+{
+        Text t = { 0 };
+        const char *s;
+        char file[LOC_NAME];
+        for (int i = 0; gr && i < gr->n_nodes; i++) {
+                const Node *n = NODE(e->g, gr->node[i]);
+                if (op_info[n->op].cls == CLASS_VIEW)
+                        continue;
+                text_add(&t, "%%%s = %s(", n->name, op_info[n->op].text);
+                for (int j = 0; j < n->n_in; j++)
+                        text_add(&t, "%s%%%s", j ? ", " : "", NODE(e->g, n->in[j])->name);
+                text_add(&t, ")");
+                if (n->loc.file && n->loc.line)
+                        text_add(&t, "\t%s:%d", loc_name(n->loc, file), n->loc.line);
+                text_add(&t, "\n");
+        }
+        s = arena_str(e->m->arena, t.s ? t.s : "");
+        text_free(&t);
+        return s;
+}
+
+/* Names of the arguments that are only read, or written. */
+static const char *arg_names(Build *b, bool written)
+{
+        Text t = { 0 };
+        for (int i = 0; i < b->args.n; i++)
+                if (b->args.use[i].written == written)
+                        text_add(&t, "%s%s", t.n ? ", " : "", b->args.name[i]);
+        const char *s = arena_str(b->e->m->arena, t.s ? t.s : "");
+        text_free(&t);
+        return s;
+}
+
+/* The struct of arguments, then the functors.  Maps stay where the launch put them: the struct has their addresses. */
+static const char *decl_text(Build *b)
+{
+        const Args *a = &b->args;
+        bool cuda = is_cuda(b->e);
+        Text t = { 0 };
+        text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
+        for (int i = 0; i < a->n; i++)
+                text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ",
+                         a->slot[i].kind == SLOT_MAP ? "void" : a->type[i], a->name[i]);
+        text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
+        if (b->decl.s)
+                text_put(&t, b->decl.s, b->decl.n);
+        const char *s = arena_str(b->e->m->arena, t.s);
+        text_free(&t);
+        return s;
+}
+
+/* As a parameter: the launch's copy, whose address the copy engine takes. */
+const char map_param[] = "const __grid_constant__ TmaMap ";
+
+static Piece *piece_of(Build *b, const char *grid)
+{
+        Arena *m = b->e->m->arena;
+        const Args *a = &b->args;
+        Piece *p = arena_alloc(m, sizeof *p);
+        *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
+                      .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
+                      .smem = b->smem, .min_blocks = b->min_blocks, .us = b->us, .n_args = a->n, .on90 = b->on90,
+                      .waits = b->waits, .early = b->early, .alone = b->alone, .plain = b->plain, .brief = b->brief, .flops = b->flops, .bytes = b->bytes,
+                      .where = where_text(b->e, b->gr),
+                      .reads = arg_names(b, false), .writes = arg_names(b, true) };
+        p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;
+        p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
+        p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
+        for (int i = 0; i < a->n; i++) {
+                p->fast |= !p->plain && (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16"));
+                p->type[i] = a->slot[i].kind == SLOT_MAP ? map_param
+                             : arena_fmt(m, "%s%s *", a->use[i].written ? "" : "const ", a->type[i]);
+                p->name[i] = arena_str(m, a->name[i]);
+        }
+        return p;
+}
+
+void build_end(Build *b, const char *grid)
+{
+        Emit *e = b->e;
+        Arena *m = e->m->arena;
+        const Args *a = &b->args;
+        if (e->n_launch == e->cap_launch) {
+                e->cap_launch = e->cap_launch ? e->cap_launch * 2 : 256;
+                e->launch = mem_grow(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
+        }
+        Launch *l = &e->launch[e->n_launch++];
+        *l = (Launch){ .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };
+        l->arg = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->arg);
+        l->use = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->use);
+        memcpy(l->arg, a->slot, (size_t)a->n * sizeof *l->arg);
+        memcpy(l->use, a->use, (size_t)a->n * sizeof *l->use);
+        l->piece = arena_alloc(m, sizeof(Piece *));
+        l->piece[0] = piece_of(b, l->grid);
+        l->on90 = l->piece[0]->on90;
+        text_free(&b->decl);
+        text_free(&b->body);
+}

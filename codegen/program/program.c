@@ -1,0 +1,574 @@
+/* program.c: a fused graph to one program: kernels, launches, buffers, as text. */
+#include "../codegen.h"
+#include "program.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what lies in memory ------------------------------------------------- */
+
+static int part_of(const Group *gr, Ref r)      /* the functor a member is evaluated in: heads 1.., tails -1.. */
+{
+        for (int k = 0; k < MAX_IN; k++)
+                for (int i = 0; i < gr->head[k].n_nodes; i++)
+                        if (gr->head[k].node[i] == r)
+                                return 1 + k;
+        for (int o = 0; o < gr->n_out; o++) {
+                if (gr->tail[o].root == r)
+                        return -1 - o;
+                for (int i = 0; i < gr->tail[o].n_nodes; i++)
+                        if (gr->tail[o].node[i] == r)
+                                return -1 - o;
+        }
+        return 0;
+}
+
+static bool same_part(const Group *gr, Ref r, Ref reader)
+{
+        if (part_of(gr, r) == part_of(gr, reader))
+                return true;
+        /* a head's member may be evaluated in several heads */
+        for (int k = 0; k < MAX_IN; k++) {
+                bool a = false, b = false;
+                for (int i = 0; i < gr->head[k].n_nodes; i++) {
+                        a |= gr->head[k].node[i] == r;
+                        b |= gr->head[k].node[i] == reader;
+                }
+                if (a && b)
+                        return true;
+        }
+        return false;
+}
+
+/* stored[r]: some reader needs r in memory. */
+static void find_stored(Emit *e)
+{
+        Graph *g = e->g;
+        const Group **of = arena_alloc(e->m->arena, (size_t)g->n_nodes * sizeof *of);
+        for (int i = 0; i < e->n_groups; i++)
+                for (int j = 0; j < e->groups[i].n_nodes; j++)
+                        of[e->groups[i].node[j]] = &e->groups[i];
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (op_info[n->op].cls == CLASS_VIEW && n->op != OP_CONCAT && n->op != OP_ITEM)
+                        continue;                       /* its readers read what lies below */
+                for (int i = 0; i < n->n_in; i++) {
+                        Ref in = n->in[i], b = in;
+                        bool direct = true;
+                        /* through every view, the functors' own included */
+                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
+                               NODE(g, b)->op != OP_CONCAT) {
+                                direct &= NODE(g, b)->op == OP_RESHAPE || NODE(g, b)->op == OP_SLICE;
+                                b = NODE(g, b)->in[0];
+                        }
+                        if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) || (n->op == OP_ACCUM && i == 0))
+                                continue;
+                        if (is_virtual(g, b) && !of[b])
+                                continue;
+                        const Group *gr = of[r];
+                        bool inside = gr && gr == of[b] && direct;
+                        if (inside && r == gr->anchor) {        /* a head delivers it */
+                                bool head = false;
+                                for (int k = 0; k < n->n_in; k++)
+                                        head |= gr->head[k].root == b && gr->head[k].n_nodes && n->in[k] == in;
+                                inside = head;
+                        } else if (inside) {
+                                inside = is_member(g, r) && (n->op != OP_GATHER) && same_part(gr, b, r);
+                        }
+                        if (!inside)
+                                e->stored[b] = true;
+                }
+        }
+        for (int i = 0; i < g->n_out; i++) {
+                Ref b = g->out[i].ref;
+                while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
+                       NODE(g, b)->op != OP_CONCAT)
+                        b = NODE(g, b)->in[0];
+                e->stored[b] = true;
+        }
+        for (int i = 0; i < e->n_groups; i++) /* a virtual value with a kernel of its own exists to be stored */
+                for (int j = 0; j < e->groups[i].n_nodes; j++)
+                        if (is_virtual(g, e->groups[i].node[j]))
+                                e->stored[e->groups[i].node[j]] = true;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* Parts of a concat lie in the whole; the token that was chosen, where the next step reads it. */
+static Ref storage(Emit *e, Ref r)
+{
+        while (e->place[r].whole)
+                r = e->place[r].whole;
+        if (NODE(e->g, r)->op == OP_SAMPLE) {
+                Ref ids = graph_find(e->g, "ids");
+                if (ids && dim_eq(type_elems(&NODE(e->g, ids)->type), type_elems(&NODE(e->g, r)->type)))
+                        return ids;
+        }
+        return r;
+}
+
+static int64_t bytes_of(Emit *e, const Slot *s)
+{
+        if (s->kind == SLOT_WORK)
+                return dim_most(e, e->work[s->id].elems) * e->work[s->id].size;
+        const Type *t = &NODE(e->g, s->id)->type;
+        return dim_most(e, type_elems(t)) * dt_size[t->dt];
+}
+
+static bool in_act(Emit *e, const Slot *s)
+{
+        if (s->kind == SLOT_WORK)
+                return !e->work[s->id].keep;
+        if (s->kind != SLOT_NODE)
+                return false;
+        Op op = NODE(e->g, s->id)->op;
+        return op != OP_PARAM && op != OP_CONST && op != OP_STATE;
+}
+
+/* Which buffer a node or work has, counted from 1. */
+static int *buffer_of(Emit *e, const Slot *s)
+{
+        return s->kind == SLOT_WORK ? &e->buffer_of[e->g->n_nodes + s->id] : &e->buffer_of[s->id];
+}
+
+static Buffer *buffer_for(Emit *e, Buffer *b, int *n, const Slot *s)
+{
+        int *at = buffer_of(e, s);
+        if (!*at) {
+                *at = *n + 1;
+                b[*n] = (Buffer){ .slot = *s, .first = 1 << 30, .last = -1 };
+                b[(*n)++].slot.off = 0;
+        }
+        return &b[*at - 1];
+}
+
+static int by_size(const void *x, const void *y)
+{
+        const Buffer *a = *(Buffer *const *)x, *b = *(Buffer *const *)y;
+        if (a->bytes != b->bytes)
+                return a->bytes < b->bytes ? 1 : -1;
+        if (a->first != b->first)
+                return a->first < b->first ? -1 : 1;
+        return a->slot.id < b->slot.id ? -1 : a->slot.id > b->slot.id;
+}
+
+/* Largest first, each at the lowest offset that no buffer alive at the same time covers. */
+int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
+{
+        Graph *g = e->g;
+        int most = g->n_nodes + e->n_work + 8, n = 0;
+        Buffer *b = arena_alloc(a, (size_t)most * sizeof *b), **order;
+        e->buffer_of = arena_alloc(a, ((size_t)g->n_nodes + (size_t)e->n_work + 1) * sizeof *e->buffer_of);
+        int64_t total = 0;
+        for (int l = 0; l < e->n_launch; l++)
+                for (int i = 0; i < e->launch[l].n_args; i++) {
+                        Slot s = e->launch[l].arg[i];
+                        if (s.kind == SLOT_NODE)
+                                s.id = storage(e, s.id);
+                        if (!in_act(e, &s))
+                                continue;
+                        Buffer *x = buffer_for(e, b, &n, &s);
+                        x->first = l < x->first ? l : x->first;
+                        x->last = l > x->last ? l : x->last;
+                }
+        for (Ref r = 1; r < g->n_nodes; r++)            /* the host writes inputs before and reads outputs after */
+                if (NODE(g, r)->op == OP_INPUT) {
+                        Buffer *x = buffer_for(e, b, &n, &(Slot){ .kind = SLOT_NODE, .id = r });
+                        x->first = -1;
+                        x->last = e->n_launch;
+                }
+        for (int i = 0; i < g->n_out; i++) {
+                Ref r = g->out[i].ref;
+                while (!owns_storage(g, r))
+                        r = NODE(g, r)->in[0];
+                Slot s = { .kind = SLOT_NODE, .id = storage(e, r) };
+                if (NODE(g, r)->op == OP_APPEND || !in_act(e, &s))
+                        continue;
+                Buffer *x = buffer_for(e, b, &n, &s);
+                x->first = x->first < 0 ? -1 : x->first > e->n_launch ? 0 : x->first;
+                x->last = e->n_launch;
+        }
+        order = arena_alloc(a, (size_t)(n + 1) * sizeof *order);
+        for (int i = 0; i < n; i++) {
+                b[i].bytes = (bytes_of(e, &b[i].slot) + 255) & ~(int64_t)255;
+                b[i].name = b[i].slot.kind == SLOT_WORK ? "scratch" : NODE(g, b[i].slot.id)->name;
+                order[i] = &b[i];
+        }
+        qsort(order, (size_t)n, sizeof *order, by_size);
+        /* placed: those that have an offset, lowest first */
+        Buffer **placed = arena_alloc(a, (size_t)(n + 1) * sizeof *placed);
+        for (int i = 0; i < n; i++) {
+                Buffer *x = order[i];
+                int64_t at = 0;
+                for (int j = 0; j < i && placed[j]->offset < at + x->bytes; j++) {
+                        const Buffer *y = placed[j];
+                        if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes)
+                                at = y->offset + y->bytes;
+                }
+                x->offset = at;
+                if (at + x->bytes > total)
+                        total = at + x->bytes;
+                int low = 0, high = i;
+                while (low < high)
+                        if (placed[(low + high) / 2]->offset <= at)
+                                low = (low + high) / 2 + 1;
+                        else
+                                high = (low + high) / 2;
+                memmove(placed + low + 1, placed + low, (size_t)(i - low) * sizeof *placed);
+                placed[low] = x;
+        }
+        *out = b;
+        *count = n;
+        return total;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+
+static const char *io_shape(Emit *e, const Type *t)
+{
+        const char *s = dim_grid(e, type_elems(t));
+        return s;
+}
+
+static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
+{
+        for (int i = 0; i < sh->n_keep; i++)
+                if (!strcmp(sh->keep[i].name, name) && sh->keep[i].bytes == bytes)
+                        return sh->keep[i].offset;
+        if (sh->n_keep == MAX_KEEP)
+                error_internal((Loc){ 0 }, "too many lasting buffers");
+        int64_t at = sh->keep_bytes;
+        sh->keep[sh->n_keep].name = arena_str(sh->arena, name);
+        sh->keep[sh->n_keep].bytes = bytes;
+        sh->keep[sh->n_keep++].offset = at;
+        sh->keep_bytes += (bytes + 255) & ~(int64_t)255;
+        return at;
+}
+
+static int64_t state_offset(Emit *e, Shared *sh, Ref r)
+{
+        const Node *n = NODE(e->g, r);
+        Type t = n->type;
+        for (int i = 0; i < sh->n_state; i++)
+                if (!strcmp(sh->state[i].name, n->name))
+                        return sh->state[i].offset;
+        for (int i = 0; i < t.rank; i++) {              /* room for the largest batch */
+                while (t.dim[i].e[SYM_B]) {
+                        t.dim[i].n *= sh->batch;
+                        t.dim[i].e[SYM_B]--;
+                }
+        }
+        int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
+                b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
+        if (b > 1)
+                per *= b;
+        if (sh->n_state == MAX_STATE)
+                error_internal((Loc){ 0 }, "too many caches");
+        sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
+        sh->state[sh->n_state].offset = sh->kv_bytes;
+        sh->kv_bytes += (per + 255) & ~(int64_t)255;
+        return sh->state[sh->n_state++].offset;
+}
+
+/* Bytes of the arena of constants; equal ones share a place. */
+static int64_t const_bytes(Shared *sh, const void *mem, int64_t bytes)
+{
+        for (int64_t at = 0; at + bytes <= (int64_t)sh->consts.n; at += 256)
+                if (!memcmp(sh->consts.s + at, mem, (size_t)bytes))
+                        return at;
+        int64_t at = (int64_t)sh->consts.n;
+        text_put(&sh->consts, mem, (size_t)bytes);
+        while (sh->consts.n % 256)
+                text_put(&sh->consts, "", 1);
+        return at;
+}
+
+static int64_t const_offset(Emit *e, Shared *sh, Ref r)
+{
+        const Node *n = NODE(e->g, r);
+        int64_t bytes = n->a.data.n * 4;
+        char *mem = mem_new((size_t)bytes + 1);
+        for (int64_t i = 0; i < n->a.data.n; i++) {
+                if (n->type.dt == DT_I32)
+                        ((int32_t *)(void *)mem)[i] = (int32_t)dt_round(DT_I32, n->a.data.data[i]);
+                else
+                        ((float *)(void *)mem)[i] = (float)n->a.data.data[i];
+        }
+        int64_t at = const_bytes(sh, mem, bytes);
+        free(mem);
+        return at;
+}
+
+static unsigned hash(const char *s)
+{
+        unsigned h = 2166136261u;
+        for (; *s; s++)
+                h = (h ^ (unsigned char)*s) * 16777619u;
+        return h;
+}
+
+const ParamPlace *param_place(Shared *sh, const char *name)
+{
+        unsigned cap = 16, h;
+        while (cap < (unsigned)sh->n_params * 2)
+                cap *= 2;
+        if (!sh->by_name) {
+                sh->by_name = arena_alloc(sh->arena, cap * sizeof *sh->by_name);
+                for (int i = 0; i < sh->n_params; i++) {
+                        for (h = hash(sh->param[i].name) & (cap - 1); sh->by_name[h]; h = (h + 1) & (cap - 1))
+                                ;
+                        sh->by_name[h] = i + 1;
+                }
+        }
+        for (h = hash(name) & (cap - 1); sh->by_name[h]; h = (h + 1) & (cap - 1))
+                if (!strcmp(sh->param[sh->by_name[h] - 1].name, name))
+                        return &sh->param[sh->by_name[h] - 1];
+        return NULL;
+}
+
+static int64_t param_offset(Emit *e, Shared *sh, Ref r)
+{
+        const ParamPlace *p = param_place(sh, NODE(e->g, r)->name);
+        if (p)
+                return p->offset;
+        error_internal(NODE(e->g, r)->loc, "parameter %%%s has no place", NODE(e->g, r)->name);
+}
+
+static int *line_slot(const Shared *sh, const char *line)
+{
+        unsigned h = hash(line) & (sh->cap_by_line - 1);
+        while (sh->by_line[h] && strcmp(sh->map[sh->by_line[h] - 1], line))
+                h = (h + 1) & (sh->cap_by_line - 1);
+        return &sh->by_line[h];
+}
+
+/* The number of the tensor map with such a line. */
+static int map_number(Shared *sh, const char *line)
+{
+        if (sh->n_map * 2 >= (int)sh->cap_by_line) {
+                sh->cap_by_line = sh->cap_by_line ? sh->cap_by_line * 2 : 256;
+                sh->by_line = arena_alloc(sh->arena, sh->cap_by_line * sizeof *sh->by_line);
+                for (int i = 0; i < sh->n_map; i++)
+                        *line_slot(sh, sh->map[i]) = i + 1;
+        }
+        int *slot = line_slot(sh, line);
+        if (*slot)
+                return *slot - 1;
+        sh->map = arena_grow(sh->arena, sh->map, sh->n_map, &sh->cap_map, sizeof *sh->map);
+        sh->map[sh->n_map] = arena_str(sh->arena, line);
+        *slot = sh->n_map + 1;
+        return sh->n_map++;
+}
+
+static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *out)
+{
+        Graph *g = e->g;
+        if (s.kind == SLOT_ARENA) {
+                text_add(out, " %s+%lld", s.arena, (long long)s.off);
+                return;
+        }
+        if (s.kind == SLOT_INT) {
+                int32_t value = s.id;
+                text_add(out, " const+%lld", (long long)const_bytes(sh, &value, sizeof value));
+                return;
+        }
+        if (s.kind == SLOT_MAP) {
+                const TensorMap *m = &e->map[s.id];
+                Text t = { 0 };
+                text_add(&t, "%s", m->dt == DT_F32 ? "tf32" : dt_name[m->dt]);
+                ref_text(e, sh, b, n, m->of, &t);
+                text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
+                if (m->box_rows)
+                        text_add(&t, " box %d %d", m->box_rows, m->box_bytes);
+                text_add(out, " map:%d", map_number(sh, t.s));
+                text_free(&t);
+                return;
+        }
+        if (s.kind == SLOT_GRAD) {
+                int64_t at = param_offset(e, sh, s.id);
+                text_add(out, " g+%lld", (long long)((at < sh->n_low ? at * 2 : at * 4 - sh->n_low * 2) + s.off));
+                return;
+        }
+        if (s.kind == SLOT_WORK && e->work[s.id].keep) {
+                text_add(out, " keep+%lld", (long long)(keep_offset(sh, e->work[s.id].keep, bytes_of(e, &s)) + s.off));
+                return;
+        }
+        if (s.kind == SLOT_NODE) {
+                Op op = NODE(g, s.id)->op;
+                if (op == OP_PARAM) {
+                        text_add(out, " w+%lld",
+                                 (long long)(param_offset(e, sh, s.id) * dt_size[NODE(g, s.id)->type.dt] + s.off));
+                        return;
+                }
+                if (op == OP_CONST) {
+                        text_add(out, " const+%lld", (long long)(const_offset(e, sh, s.id) + s.off));
+                        return;
+                }
+                if (op == OP_STATE) {
+                        text_add(out, " kv+%lld", (long long)(state_offset(e, sh, s.id) + s.off));
+                        return;
+                }
+                s.id = storage(e, s.id);
+        }
+        const int at = *buffer_of(e, &s);
+        if (!at || at > n)
+                error_internal((Loc){ 0 }, "a buffer was not planned");
+        text_add(out, " act+%lld", (long long)(b[at - 1].offset + s.off));
+}
+
+static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *name, Ref r, Text *out)
+{
+        Access a;
+        const Type *t = &NODE(e->g, r)->type;
+        access_need(e->g, e->place, r, &a);
+        text_add(out, "io %s %s", name, dt_name[t->dt]);
+        ref_text(e, sh, b, n, (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[t->dt] }, out);
+        text_add(out, " %s\n", io_shape(e, t));
+}
+
+static void keep_lines(Emit *e, Shared *sh, Text *out)
+{
+        for (int i = 0; i < e->n_work; i++) {
+                const char *k = e->work[i].keep;
+                Slot s = { .kind = SLOT_WORK, .id = i };
+                if (!k)
+                        continue;
+                int64_t bytes = bytes_of(e, &s);
+                if (!strcmp(k, "history") || !strcmp(k, "grad_norm") || !strcmp(k, "bad"))
+                        text_add(out, "io %s %s keep+%lld %lld\n", k, strcmp(k, "grad_norm") ? "i32" : "f32",
+                                 (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
+                text_add(out, "zero keep+%lld %lld\n", (long long)keep_offset(sh, k, bytes), (long long)bytes);
+        }
+}
+
+static void memory_text(const char *name, const Buffer *b, int n, int64_t total, Text *out)
+{
+        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name, (long long)total, "offset",
+                 "bytes", "first", "last", "value");
+        for (int i = 0; i < n; i++)
+                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset, (long long)b[i].bytes,
+                         b[i].first, b[i].last, b[i].name);
+}
+
+static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
+{
+        for (int l = 0; l < e->n_launch; l++) {
+                text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].grid);
+                if (e->launch[l].on90.threads || e->launch[l].spread)
+                        text_add(out, " sm90 %s", e->launch[l].on90.threads ? e->launch[l].on90.grid : e->launch[l].grid);
+                text_add(out, " args rt");
+                for (int i = 0; i < e->launch[l].n_args; i++)
+                        ref_text(e, sh, b, n, e->launch[l].arg[i], out);
+                text_add(out, "\n");
+        }
+        text_add(out, "end\n");
+}
+
+static void emit_free(Emit *e)
+{
+        free(e->launch);
+        free(e->work);
+        free(e->map);
+        arena_free(e->tmp);
+}
+
+static bool has_gradients(const Emit *e)
+{
+        for (int l = 0; l < e->n_launch; l++)
+                for (int i = 0; i < e->launch[l].n_args; i++)
+                        if (e->launch[l].arg[i].kind == SLOT_GRAD)
+                                return true;
+        return false;
+}
+
+/* Bytes of activations that a schedule may take more than the order as it was. */
+enum { MORE = 256 << 20 };
+
+/* The plan of the scheduled launches, if it is not much larger than `total`. */
+static int64_t scheduled(Emit *e, Arena *a, int64_t total, Buffer **b, int *n)
+{
+        size_t bytes = (size_t)e->n_launch * sizeof *e->launch;
+        Launch *before = memcpy(arena_alloc(a, bytes), e->launch, bytes);
+        int n_before = e->n_launch;
+        schedule_launches(e, a);
+        int64_t now = plan_memory(e, a, b, n);
+        if (now <= total + MORE)
+                return now;
+        memcpy(e->launch, before, bytes);
+        e->n_launch = n_before;
+        return plan_memory(e, a, b, n);
+}
+
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *products,
+                  Text *memory)
+{
+        Arena *a = arena_new();
+        Emit e = { .m = m, .g = g, .tmp = arena_new(), .place = place_concats(g, a), .most_t = T, .most_b = B };
+        Buffer *b;
+        int n;
+        e.stored = arena_alloc(a, (size_t)g->n_nodes);
+        e.done90 = arena_alloc(a, (size_t)g->n_nodes);
+        e.n_groups = group_list(g, a, &e.groups);
+        find_stored(&e);
+        if (m->target == TARGET_CUDA)
+                columns_find(&e), norms_find(&e);
+        for (int i = 0; i < e.n_groups; i++) {
+                gen_group(&e, &e.groups[i]);
+                arena_clear(e.tmp);
+        }
+        int64_t total = plan_memory(&e, a, &b, &n);
+        if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1))
+                total = scheduled(&e, a, total, &b, &n);
+        launches_early(&e);
+        kernels_name(&e);
+        module_count(m, name);
+        if (total > sh->act_bytes)
+                sh->act_bytes = total;
+        text_add(out, "program %s B %d T %d\n", name, B, T);
+        for (Ref r = 1; r < g->n_nodes; r++)
+                if (NODE(g, r)->op == OP_INPUT)
+                        io_line(&e, sh, b, n, NODE(g, r)->name, r, out);
+        for (int i = 0; i < g->n_out; i++)
+                if (NODE(g, g->out[i].ref)->op != OP_APPEND)
+                        io_line(&e, sh, b, n, g->out[i].name, g->out[i].ref, out);
+        keep_lines(&e, sh, out);
+        launches(&e, sh, b, n, out);
+        if (products)
+                products_run(&e, name, products);
+        if (memory)
+                memory_text(name, b, n, total, memory);
+        emit_free(&e);
+        arena_free(a);
+}
+
+/* A program of launches over the arenas: the update, or what goes before it. */
+static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Text *out)
+{
+        Graph *g = graph_new(name);
+        Emit e = { .m = m, .g = g, .tmp = arena_new(), .most_t = 1, .most_b = 1 };
+        Arena *a = arena_new();
+        Buffer *b;
+        int n;
+        g->sizes = (Sizes){ { 1, 1, 1 } };
+        if (!strcmp(name, "add_grads"))
+                gen_add_grads(&e, sh->n_train, sh->n_low);
+        else
+                gen_update(&e, sh->n_train, sh->n_decay, sh->n_low, dt);
+        int64_t total = plan_memory(&e, a, &b, &n);
+        kernels_name(&e);
+        module_count(m, name);
+        if (total > sh->act_bytes)
+                sh->act_bytes = total;
+        text_add(out, "program %s B 1 T 1\n", name);
+        keep_lines(&e, sh, out);
+        launches(&e, sh, b, n, out);
+        emit_free(&e);
+        arena_free(a);
+        graph_free(g);
+}
+
+void program_update(Module *m, Shared *sh, DType dt, Text *out)
+{
+        if (sh->n_low)
+                arena_program(m, sh, "add_grads", dt, out);
+        arena_program(m, sh, "update", dt, out);
+}

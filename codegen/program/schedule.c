@@ -1,0 +1,487 @@
+/* schedule.c: small launches that do not wait for each other become one.
+ *
+ * The launches of a training step on the GPU are a graph: one waits for those before it that
+ * write what it touches, or touch what it writes.  A level is the longest way to a launch.
+ * Launches that must be where they are, on the longest way through, make the teams; every other
+ * one (gradients of weights and biases, sums of parts: nothing waits for them but the update)
+ * joins the first team that it may join and has room, one whose blocks take long (Piece.us) the
+ * first that takes as long, else the longest; or it waits till the end for others of its kind.
+ * A team is one launch: entry.c lets the block's number choose what it does.
+ *
+ *      dx = dy W; dW = dy^T x                one launch
+ *      norm's gradient; sum of dW's parts    one launch
+ *
+ * Short products, which have tiles of their own on sm_90a (sm90_gemm.c), team up with their like where that makes the
+ * launch the least longer; their tiles are chosen for all of it.
+ *
+ * And of two launches of one block each, the second of which waits for the first, the block does both.
+ *
+ * It pays where launches are the time: a small model's step, or its next token.  A launch that fills the GPU by
+ * itself stays alone, and so does one whose blocks B or T decide.
+ * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
+#include "../codegen.h"
+#include <string.h>
+
+/* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
+ * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor, twice that for one token, where
+ * blocks do nothing but stream weights.  A kernel with more shared memory than LIGHT_SMEM keeps tiles in registers,
+ * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime, and
+ * the 4096 bytes of parameters that every driver takes, in words of 8; MAP_WORDS with what aligns a map to 128 bytes. */
+enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250, MOST_WORDS = 512, MAP_WORDS = 16 + 15 };
+
+/* us: the longest of its members'; of short products, what the launch takes. */
+typedef struct Team { int level, *member, n, cap, blocks, room, threads, args, words, next; bool heavy; double us; } Team;
+
+typedef struct Steps {
+        Emit *e;
+        Arena *a;
+        int   n;
+        int  *early, *late, *level;     /* of each launch: first and last level it can have; the one it got, or -1 */
+        int **waits, *n_waits, *cap_waits, *mark;       /* launch i waits for waits[i][0] ... */
+        Team *team;
+        int   n_teams, *first, *end;    /* teams of a level, a list by `next`, in the order they were made */
+        bool *joins;                    /* may_join */
+        int  *room, *words;             /* room_of, words_of */
+        int  *n_open[2];                /* of a level: teams that might take another; of short products [1]; */
+        uint64_t *open[2];              /* a bit for each level that has any */
+} Steps;
+
+/* ---- who waits for whom --------------------------------------------------- */
+
+static Ref storage(const Emit *e, Ref r)
+{
+        while (e->place && e->place[r].whole)
+                r = e->place[r].whole;
+        return r;
+}
+
+bool same_storage(const Emit *e, const Slot *a, const Slot *b)
+{
+        if (a->kind != b->kind)
+                return false;
+        switch (a->kind) {
+        case SLOT_NODE: return storage(e, a->id) == storage(e, b->id);
+        case SLOT_GRAD: return a->id == b->id;
+        case SLOT_ARENA: return !strcmp(a->arena, b->arena);
+        case SLOT_WORK: {
+                const char *x = e->work[a->id].keep, *y = e->work[b->id].keep;
+                return a->id == b->id || (x && y && !strcmp(x, y));
+        }
+        default: return false;                  /* constants, and what the host wrote */
+        }
+}
+
+static bool apart(const Slot *a, const Use *x, const Slot *b, const Use *y)
+{
+        bool parts = a->id == b->id && x->written && y->written && x->hi && y->hi;
+        return parts && (x->hi <= y->lo || y->hi <= x->lo);
+}
+
+/* ---- who touched a storage before: its writers, and those that only read it ---- */
+
+typedef struct Touch { int launch, arg; struct Touch *next; } Touch;
+typedef struct Touched { Touch *of[2]; } Touched;       /* [1]: writers; the last first */
+typedef struct Storages { Touched *node, *work, *grad; struct Named { const char *name; Touched t; } named[96]; int n_named; } Storages;
+
+static Touched *named(Storages *x, const char *name)
+{
+        for (int i = 0; i < x->n_named; i++)
+                if (!strcmp(x->named[i].name, name))
+                        return &x->named[i].t;
+        if (x->n_named == (int)(sizeof x->named / sizeof *x->named))
+                error_internal((Loc){ 0 }, "more than %d arenas", x->n_named);
+        x->named[x->n_named].name = name;
+        return &x->named[x->n_named++].t;
+}
+
+/* NULL: constants, and what the host wrote. */
+static Touched *touched(const Emit *e, Storages *x, const Slot *a)
+{
+        switch (a->kind) {
+        case SLOT_NODE: return &x->node[storage(e, a->id)];
+        case SLOT_GRAD: return &x->grad[a->id];
+        case SLOT_ARENA: return named(x, a->arena);
+        case SLOT_WORK: return e->work[a->id].keep ? named(x, arena_fmt(e->tmp, "keep %s", e->work[a->id].keep)) : &x->work[a->id];
+        default: return NULL;
+        }
+}
+
+static void wait_for(Steps *s, int i, const Touch *list, const Launch *l, int arg)
+{
+        for (const Touch *t = list; t; t = t->next) {
+                const Launch *m = &s->e->launch[t->launch];
+                if (s->mark[t->launch] == i || t->launch == i ||
+                    apart(&l->arg[arg], &l->use[arg], &m->arg[t->arg], &m->use[t->arg]))
+                        continue;
+                s->mark[t->launch] = i;
+                s->waits[i] = arena_grow(s->a, s->waits[i], s->n_waits[i], &s->cap_waits[i], sizeof **s->waits);
+                s->waits[i][s->n_waits[i]++] = t->launch;
+        }
+}
+
+static void find_waits(Steps *s)
+{
+        const Emit *e = s->e;
+        Storages x = { .n_named = 0 };
+        const size_t nodes = (size_t)e->g->n_nodes;
+        x.node = arena_alloc(s->a, nodes * sizeof *x.node);
+        x.grad = arena_alloc(s->a, nodes * sizeof *x.grad);
+        x.work = arena_alloc(s->a, ((size_t)e->n_work + 1) * sizeof *x.work);
+        for (int i = 0; i < s->n; i++)
+                s->mark[i] = -1;
+        for (int i = 0; i < s->n; i++) {
+                const Launch *l = &e->launch[i];
+                for (int k = 0; k < l->n_args; k++) {
+                        const Touched *t = touched(e, &x, &l->arg[k]);
+                        if (!t)
+                                continue;
+                        wait_for(s, i, t->of[1], l, k);
+                        if (l->use[k].written)
+                                wait_for(s, i, t->of[0], l, k);
+                }
+                for (int k = 0; k < l->n_args; k++) {
+                        Touched *t = touched(e, &x, &l->arg[k]);
+                        if (!t)
+                                continue;
+                        Touch *one = arena_alloc(s->a, sizeof *one);
+                        Touch **list = &t->of[l->use[k].written];
+                        *one = (Touch){ i, k, *list };
+                        *list = one;
+                }
+        }
+}
+
+static void find_levels(Steps *s)
+{
+        int last = 0;
+        find_waits(s);
+        for (int i = 0; i < s->n; i++) {
+                for (int k = 0; k < s->n_waits[i]; k++)
+                        if (s->early[s->waits[i][k]] >= s->early[i])
+                                s->early[i] = s->early[s->waits[i][k]] + 1;
+                if (s->early[i] > last)
+                        last = s->early[i];
+        }
+        for (int i = 0; i < s->n; i++) {
+                s->late[i] = last;
+                s->level[i] = -1;
+        }
+        for (int i = s->n - 1; i >= 0; i--)
+                for (int k = 0; k < s->n_waits[i]; k++) {
+                        const int j = s->waits[i][k];
+                        s->late[j] = s->late[i] - 1 < s->late[j] ? s->late[i] - 1 : s->late[j];
+                }
+        s->first = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->first);
+        s->end = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->end);
+        for (int k = 0; k < 2; k++) {
+                s->n_open[k] = arena_alloc(s->a, ((size_t)last + 2) * sizeof *s->n_open[k]);
+                s->open[k] = arena_alloc(s->a, ((size_t)last / 64 + 2) * sizeof *s->open[k]);
+        }
+        for (int v = 0; v <= last + 1; v++)
+                s->first[v] = s->end[v] = -1;
+}
+
+/* ---- teams ---------------------------------------------------------------- */
+
+static bool is_light(const Piece *p) { return p->smem <= LIGHT_SMEM; }
+
+/* Its blocks; of tiles more than two of which share a multiprocessor, so many pairs.  -1: B or T decide. */
+static int room_of(const Launch *l)
+{
+        const Piece *p = l->piece[0];
+        int64_t blocks = grid_count(l->grid);
+        if (is_light(p) || p->min_blocks <= 2 || blocks < 0)
+                return (int)blocks;
+        return (int)((blocks * 2 + p->min_blocks - 1) / p->min_blocks);
+}
+
+static int light_threads(const Emit *e)
+{
+        return e->most_b * e->most_t == 1 ? 2 * LIGHT_THREADS : LIGHT_THREADS;
+}
+
+static bool may_join(const Emit *e, const Launch *l)
+{
+        const Piece *p = l->piece[0];
+        int room = room_of(l);
+        return !p->alone && (p->brief || !p->on90.threads) && room > 0 &&
+               room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
+}
+
+/* fast: the one may use functions that the other may not. */
+static bool agree(const Piece *a, const Piece *b)
+{
+        return (a->fast == b->fast || a->plain || b->plain) &&
+               ((is_light(a) && is_light(b)) || a->threads == b->threads);
+}
+
+/* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it cannot be. */
+static double team_us(const Steps *s, const Team *t, int more, const Tile90 **tile)
+{
+        const Short *all[MOST_SHORTS];
+        int n = 0;
+        for (int k = 0; k < t->n + (more >= 0); k++) {
+                const Short *x = s->e->launch[k < t->n ? t->member[k] : more].piece[0]->brief;
+                if (!x || n == MOST_SHORTS)
+                        return 0;
+                all[n++] = x;
+        }
+        return shorts_pick(all, n, tile);
+}
+
+/* Words that the arguments of a launch take at most. */
+static int words_of(const Launch *l)
+{
+        int n = 0;
+        for (int i = 0; i < l->n_args; i++)
+                n += l->arg[i].kind == SLOT_MAP ? MAP_WORDS : 1;
+        return n;
+}
+
+/* Arguments, and rt, fit a kernel. */
+static bool args_fit(int args, int words) { return args <= MOST_ARGS && 1 + words <= MOST_WORDS; }
+
+static bool has_room(const Steps *s, const Team *t, int i)
+{
+        const Launch *l = &s->e->launch[i];
+        const bool light = is_light(l->piece[0]) && !t->heavy;
+        const int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
+        if (!args_fit(t->args + l->n_args, t->words + s->words[i]) ||
+            t->room + s->room[i] > (light ? light_threads(s->e) / threads : TILE_BLOCKS))
+                return false;
+        for (int k = 0; k < t->n; k++) {
+                const Launch *m = &s->e->launch[t->member[k]];
+                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
+                        return false;
+        }
+        return true;
+}
+
+/* Might it take another launch?  Of others than short products, if all that are in it may join. */
+static bool is_open(const Steps *s, const Team *t, bool brief)
+{
+        return brief ? t->n < MOST_SHORTS : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
+}
+
+static void count_open(Steps *s, int level, bool brief, int by)
+{
+        const int n = s->n_open[brief][level] += by;
+        const uint64_t bit = (uint64_t)1 << (level & 63);
+        s->open[brief][level / 64] = n ? s->open[brief][level / 64] | bit : s->open[brief][level / 64] & ~bit;
+}
+
+/* The first level from v to hi with such a team; else one behind hi. */
+static int next_open(const Steps *s, bool brief, int v, int hi)
+{
+        while (v <= hi && !(s->open[brief][v / 64] >> (v & 63) & 1))
+                v = s->open[brief][v / 64] >> (v & 63) ? v + 1 : (v | 63) + 1;
+        return v;
+}
+
+/* Launch i gets a place in a team of levels lo to hi, or in one of its own at level `own`. */
+static void place(Steps *s, int i, int lo, int hi, int own)
+{
+        const Launch *l = &s->e->launch[i];
+        const Tile90 *tile[MOST_SHORTS];
+        bool brief = l->piece[0]->brief;
+        double us = brief ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = brief ? us : 0;
+        Team *t = NULL;
+        for (int v = next_open(s, brief, lo, hi); v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, brief, v + 1, hi))
+                for (int k = s->first[v]; k >= 0; k = s->team[k].next) {
+                        Team *x = &s->team[k];
+                        if (!has_room(s, x, i))
+                                continue;
+                        double all = brief ? team_us(s, x, i, tile) : us;
+                        if (brief ? all > 0 && all - x->us < least : !t || us - x->us < least)
+                                t = x, least = all - x->us;
+                }
+        if (t) {
+                count_open(s, t->level, brief, -is_open(s, t, brief));
+        } else {
+                *(s->first[own] < 0 ? &s->first[own] : &s->team[s->end[own]].next) = s->n_teams;
+                s->end[own] = s->n_teams;
+                t = &s->team[s->n_teams++];
+                *t = (Team){ .level = own, .next = -1 };
+        }
+        t->member = arena_grow(s->a, t->member, t->n, &t->cap, sizeof *t->member);
+        t->member[t->n++] = i;
+        t->blocks += (int)grid_count(l->grid);
+        t->room += s->room[i];
+        t->heavy |= !is_light(l->piece[0]);
+        t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
+        t->args += l->n_args;
+        t->words += s->words[i];
+        t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
+        s->level[i] = t->level;
+        count_open(s, t->level, brief, is_open(s, t, brief));
+}
+
+/* A launch that is not where it must be, unless one that it waits for has no place yet. */
+static void place_later(Steps *s, int i)
+{
+        int first = 0;
+        if (s->level[i] >= 0)
+                return;
+        for (int k = 0; k < s->n_waits[i]; k++) {
+                const int j = s->waits[i][k];
+                if (s->level[j] < 0)
+                        return;
+                first = s->level[j] + 1 > first ? s->level[j] + 1 : first;
+        }
+        place(s, i, first, s->late[i], s->joins[i] ? s->late[i] : first);
+}
+
+/* Of short products those that come last have the fewest places to choose from. */
+static void make_teams(Steps *s)
+{
+        for (int i = 0; i < s->n; i++)
+                if (s->early[i] == s->late[i])
+                        place(s, i, s->early[i], s->early[i], s->early[i]);
+        for (int i = s->n - 1; i >= 0; i--)
+                if (s->e->launch[i].piece[0]->brief)
+                        place_later(s, i);
+        for (int i = 0; i < s->n; i++)
+                place_later(s, i);
+}
+
+/* ---- one launch of a team ------------------------------------------------- */
+
+static void add(Launch *to, const Launch *l)
+{
+        memcpy(to->arg + to->n_args, l->arg, (size_t)l->n_args * sizeof *l->arg);
+        memcpy(to->use + to->n_args, l->use, (size_t)l->n_args * sizeof *l->use);
+        to->n_args += l->n_args;
+        to->piece[to->n_pieces++] = l->piece[0];
+}
+
+/* text with `to` between its \2. */
+static const char *with_tile(Arena *a, const char *text, const char *to)
+{
+        const char *from = strchr(text, '\2');
+        return arena_fmt(a, "%.*s%s%s", (int)(from - text), text, to, strchr(from + 1, '\2') + 1);
+}
+
+/* Short products of the team get their tiles; the launch on sm_90a. */
+static On90 choose_tiles(const Steps *s, const Team *t)
+{
+        Arena *m = s->e->m->arena;
+        const Tile90 *tile[MOST_SHORTS];
+        On90 all = { .cluster = 1 };
+        int64_t blocks = 0;
+        team_us(s, t, -1, tile);
+        for (int i = 0; i < t->n; i++) {
+                Launch *l = &s->e->launch[t->member[i]];
+                Piece *p = arena_alloc(m, sizeof *p);
+                *p = *l->piece[0];
+                l->piece = arena_alloc(m, sizeof *l->piece);
+                l->piece[0] = p;
+                p->on90 = short_on90(m, tile[i], p->brief);
+                p->body = with_tile(m, p->body, tile[i]->name);
+                all.threads = p->on90.threads > all.threads ? p->on90.threads : all.threads;
+                all.smem = p->on90.smem > all.smem ? p->on90.smem : all.smem;
+                blocks += grid_count(p->on90.grid);
+        }
+        all.grid = arena_fmt(m, "%lld", (long long)blocks);
+        return all;
+}
+
+static Launch merged(const Steps *s, const Team *t)
+{
+        const Launch *all = s->e->launch;
+        Arena *m = s->e->m->arena;
+        Launch to = { .grid = arena_fmt(m, "%d", t->blocks) };
+        bool *done = arena_alloc(s->a, (size_t)t->n);
+        if (all[t->member[0]].piece[0]->brief)
+                to.on90 = choose_tiles(s, t);
+        if (t->n == 1) {
+                Launch one = all[t->member[0]];
+                one.on90 = one.piece[0]->on90;
+                return one;
+        }
+        to.arg = arena_alloc(m, (size_t)t->args * sizeof *to.arg);
+        to.use = arena_alloc(m, (size_t)t->args * sizeof *to.use);
+        to.piece = arena_alloc(m, (size_t)t->n * sizeof *to.piece);
+        for (int i = 0; i < t->n; i++)
+                for (int k = i; k < t->n; k++)          /* with it, those equal to it */
+                        if (!done[k] && piece_equal(all[t->member[i]].piece[0], all[t->member[k]].piece[0])) {
+                                add(&to, &all[t->member[k]]);
+                                done[k] = true;
+                        }
+        return to;
+}
+
+/* ---- one block, one thing after the other ---------------------------------- */
+
+static bool one_block(const Launch *l)
+{
+        return grid_count(l->grid) == 1 && !l->piece[0]->on90.threads && (l->n_pieces == 1 || l->in_turn);
+}
+
+/* Threads that the next piece has no use for leave before it; none come back. */
+static bool may_follow(const Launch *l, const Launch *next)
+{
+        const Piece *last = l->piece[l->n_pieces - 1], *p = next->piece[0];
+        return one_block(l) && one_block(next) && next->n_pieces == 1 && p->threads <= last->threads &&
+               p->fast == last->fast && args_fit(l->n_args + next->n_args, words_of(l) + words_of(next));
+}
+
+static Launch in_turn(const Steps *s, const Launch *l, const Launch *next)
+{
+        Arena *m = s->e->m->arena;
+        Launch to = *l;
+        int n = l->n_args + next->n_args;
+        to.arg = arena_alloc(m, (size_t)n * sizeof *to.arg);
+        to.use = arena_alloc(m, (size_t)n * sizeof *to.use);
+        to.piece = arena_alloc(m, (size_t)(l->n_pieces + 1) * sizeof *to.piece);
+        memcpy(to.arg, l->arg, (size_t)l->n_args * sizeof *l->arg);
+        memcpy(to.use, l->use, (size_t)l->n_args * sizeof *l->use);
+        memcpy(to.piece, l->piece, (size_t)l->n_pieces * sizeof *l->piece);
+        to.in_turn = true;
+        add(&to, next);
+        return to;
+}
+
+static int join_in_turn(const Steps *s, Launch *l, int n)
+{
+        int k = 0;
+        for (int i = 0; i < n; i++)
+                if (k && may_follow(&l[k - 1], &l[i]))
+                        l[k - 1] = in_turn(s, &l[k - 1], &l[i]);
+                else
+                        l[k++] = l[i];
+        return k;
+}
+
+void schedule_launches(Emit *e, Arena *a)
+{
+        size_t n = (size_t)e->n_launch;
+        Steps s = { .e = e, .a = a, .n = e->n_launch };
+        int last = 0, k = 0;
+        s.early = arena_alloc(a, n * sizeof *s.early);
+        s.late = arena_alloc(a, n * sizeof *s.late);
+        s.level = arena_alloc(a, n * sizeof *s.level);
+        s.waits = arena_alloc(a, n * sizeof *s.waits);
+        s.n_waits = arena_alloc(a, n * sizeof *s.n_waits);
+        s.cap_waits = arena_alloc(a, n * sizeof *s.cap_waits);
+        s.mark = arena_alloc(a, n * sizeof *s.mark);
+        s.joins = arena_alloc(a, n);
+        s.room = arena_alloc(a, n * sizeof *s.room);
+        s.words = arena_alloc(a, n * sizeof *s.words);
+        for (int i = 0; i < s.n; i++) {
+                s.joins[i] = may_join(e, &e->launch[i]);
+                s.room[i] = room_of(&e->launch[i]);
+                s.words[i] = words_of(&e->launch[i]);
+        }
+        s.team = arena_alloc(a, n * sizeof *s.team);
+        find_levels(&s);
+        make_teams(&s);
+        Launch *to = arena_alloc(a, n * sizeof *to);
+        for (int i = 0; i < s.n_teams; i++)
+                last = s.team[i].level > last ? s.team[i].level : last;
+        for (int v = 0; v <= last; v++)
+                for (int i = s.first[v]; i >= 0; i = s.team[i].next)
+                        to[k++] = merged(&s, &s.team[i]);
+        k = join_in_turn(&s, to, k);
+        memcpy(e->launch, to, (size_t)k * sizeof *to);
+        e->n_launch = k;
+}

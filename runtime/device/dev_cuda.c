@@ -1,0 +1,658 @@
+/* dev_cuda.c: one GPU through the driver API, one stream.
+ *
+ * Uploads pass through pinned memory in two halves: the host fills one while the
+ * copy engine empties the other, and small uploads never wait for kernels queued
+ * before them.  The primary context is retained and released, so that closing
+ * leaves the GPU's memory as it was. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cuda_api.h"
+#include "dev_impl.h"
+#include "nvrtc.h"
+#include "../util/parallel.h"
+
+enum { HALF = 16 << 20, SLICE = 2 << 20 };
+
+typedef struct CudaDevice {
+        Device     d;
+        Cuda       api;
+        CUdevice   gpu;
+        CUcontext  ctx;
+        CUstream   stream;
+        char       arch[16];            /* "sm_90a" */
+        int        smem_optin;
+        int        early;               /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
+        CUmodule  *module;   int n_modules;
+        CUfunction *fn;                 /* by kernel; NULL: not needed so far */
+        int        n_units, n_cached;   /* made ready from source, and of them those that the cache had */
+        double     load_ms;
+        char      *staging;             /* 2 * HALF, pinned */
+        CUevent    half_done[2];
+        int        half;
+        size_t     half_used;
+        char      *slot;                /* DEV_FETCH_SLOTS * DEV_FETCH_BYTES, pinned */
+        CUevent    slot_ready[DEV_FETCH_SLOTS], slot_done[DEV_FETCH_SLOTS];
+        CUstream   aside;               /* for copies that no kernel waits for */
+        CUstream   ahead;               /* for uploads that wait for a place in the queue, not for its end */
+        CUevent    place[DEV_PLACES], joined;
+        CUevent    mark[DEV_MARKS];
+} CudaDevice;
+
+struct DevGraph { CUgraphExec exec; };
+
+/* ---- errors ---- */
+
+static int failed(CudaDevice *c, CUresult r, const char *doing, Err *e)
+{
+        const char *name = "?", *text = "?";
+        c->api.cuGetErrorName(r, &name);
+        c->api.cuGetErrorString(r, &text);
+        return err_set(e, r == CUDA_ERROR_OUT_OF_MEMORY ? TGC_NO_MEMORY : TGC_NO_DEVICE, "%s: %s failed: %s (%s)",
+                       c->d.name, doing, text, name);
+}
+
+/* Return from the caller when a driver call fails. */
+#define TRY(call, doing) do { CUresult r_ = c->api.call; if (r_) return failed(c, r_, doing, e); } while (0)
+
+/* Every entry: this GPU is the calling thread's. */
+#define ENTER CudaDevice *c = (CudaDevice *)d; TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU")
+
+static CUdeviceptr addr(const void *p)
+{
+        return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* ---- memory ---- */
+
+static int cuda_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
+{
+        size_t a, t;
+        ENTER;
+        TRY(cuMemGetInfo_v2(&a, &t), "asking for memory");
+        *available = a;
+        *total = t;
+        return TGC_OK;
+}
+
+/* Operations of a multiprocessor in a clock: float32, and 16-bit products added up in float32 (NVIDIA's white papers
+ * of each generation). */
+static void cuda_peak(Device *d, double flops[2])
+{
+        static const struct { int sm, f32, half; } known[] = {
+                { 80, 128, 2048 }, { 86, 256, 512 }, { 87, 256, 1024 }, { 89, 256, 1024 }, { 90, 256, 4096 },
+                { 100, 256, 8192 }, { 103, 256, 8192 }, { 120, 256, 512 },
+        };
+        CudaDevice *c = (CudaDevice *)d;
+        int khz = 0, sm = atoi(c->arch + 3);
+        if (c->api.cuDeviceGetAttribute(&khz, CU_ATTR_CLOCK, c->gpu))
+                return;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                if (known[i].sm == sm) {
+                        flops[0] = 1e3 * khz * c->d.sms * known[i].f32;
+                        flops[1] = 1e3 * khz * c->d.sms * known[i].half;
+                }
+}
+
+static int cuda_alloc(Device *d, size_t size, void **mem, Err *e)
+{
+        CUdeviceptr p;
+        ENTER;
+        CUresult r = c->api.cuMemAlloc_v2(&p, size);
+        if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+                size_t a = 0, t = 0;
+                c->api.cuMemGetInfo_v2(&a, &t);
+                return err_set(e, TGC_NO_MEMORY, "%s: %.2f GB wanted, %.2f of %.2f GB free", d->name,
+                               (double)size / 1e9, (double)a / 1e9, (double)t / 1e9);
+        }
+        if (r)
+                return failed(c, r, "allocating memory", e);
+        *mem = (void *)(uintptr_t)p;
+        TRY(cuMemsetD8Async(p, 0, size, c->stream), "clearing memory");
+        return TGC_OK;
+}
+
+static void cuda_free(Device *d, void *mem, size_t size)
+{
+        CudaDevice *c = (CudaDevice *)d;
+        (void)size;
+        c->api.cuCtxSetCurrent(c->ctx);
+        c->api.cuStreamSynchronize(c->stream);
+        c->api.cuMemFree_v2(addr(mem));
+}
+
+static int cuda_passed(Device *d, int place, Err *e)
+{
+        ENTER;
+        TRY(cuEventRecord(c->place[place], c->stream), "recording an event");
+        return TGC_OK;
+}
+
+static int cuda_join(Device *d, Err *e)
+{
+        ENTER;
+        TRY(cuEventRecord(c->joined, c->ahead), "recording an event");
+        TRY(cuStreamWaitEvent(c->stream, c->joined, 0), "waiting for an event");
+        return TGC_OK;
+}
+
+/* n <= HALF bytes of pinned memory that no earlier copy still reads. */
+static int stage(CudaDevice *c, size_t n, char **to, Err *e)
+{
+        if (c->half_used + n > HALF) {
+                int code = cuda_join(&c->d, e);
+                if (code)
+                        return code;
+                TRY(cuEventRecord(c->half_done[c->half], c->stream), "recording an event");
+                c->half = !c->half;
+                c->half_used = 0;
+                TRY(cuEventSynchronize(c->half_done[c->half]), "waiting for the GPU");
+        }
+        *to = c->staging + (size_t)c->half * HALF + c->half_used;
+        c->half_used += (n + 255) / 256 * 256;
+        return TGC_OK;
+}
+
+/* One thread copies slower than the bus takes it. */
+typedef struct Slices { char *to; const char *from; size_t n; } Slices;
+
+static void copy_slice(void *ctx, int i)
+{
+        Slices *x = ctx;
+        size_t at = (size_t)i * SLICE;
+        memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
+}
+
+static int upload(CudaDevice *c, void *to, const void *from, size_t n, CUstream s, Err *e)
+{
+        for (size_t at = 0; at < n; at += HALF) {
+                Slices x = { 0, (const char *)from + at, n - at < HALF ? n - at : HALF };
+                int code = stage(c, x.n, &x.to, e);
+                if (code)
+                        return code;
+                parallel_for((int)((x.n + SLICE - 1) / SLICE), 8, copy_slice, &x);
+                TRY(cuMemcpyHtoDAsync_v2(addr(to) + at, x.to, x.n, s), "uploading");
+        }
+        return TGC_OK;
+}
+
+static int cuda_upload(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        return upload(c, to, from, n, c->stream, e);
+}
+
+static int cuda_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuStreamWaitEvent(c->ahead, c->place[place], 0), "waiting for an event");
+        return upload(c, to, from, n, c->ahead, e);
+}
+
+static int cuda_sync(Device *d, Err *e)
+{
+        ENTER;
+        TRY(cuStreamSynchronize(c->stream), "a kernel");
+        return TGC_OK;
+}
+
+static int cuda_download(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuMemcpyDtoHAsync_v2(to, addr(from), n, c->stream), "downloading");
+        TRY(cuStreamSynchronize(c->stream), "a kernel");
+        return TGC_OK;
+}
+
+static int cuda_copy(Device *d, void *to, const void *from, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuMemcpyDtoDAsync_v2(addr(to), addr(from), n, c->stream), "copying");
+        return TGC_OK;
+}
+
+static int cuda_clear(Device *d, void *mem, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuMemsetD8Async(addr(mem), 0, n, c->stream), "clearing");
+        return TGC_OK;
+}
+
+static int cuda_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e)
+{
+        ENTER;
+        CUstream s = aside ? c->aside : c->stream;
+        if (aside) {
+                TRY(cuEventRecord(c->slot_ready[slot], c->stream), "recording an event");
+                TRY(cuStreamWaitEvent(s, c->slot_ready[slot], 0), "waiting for an event");
+        }
+        TRY(cuMemcpyDtoHAsync_v2(c->slot + slot * DEV_FETCH_BYTES, addr(from), n, s), "downloading");
+        TRY(cuEventRecord(c->slot_done[slot], s), "recording an event");
+        return TGC_OK;
+}
+
+static int cuda_settle(Device *d, int slot, Err *e)
+{
+        ENTER;
+        TRY(cuStreamWaitEvent(c->stream, c->slot_done[slot], 0), "waiting for an event");
+        return TGC_OK;
+}
+
+static int cuda_fetched(Device *d, int slot, void *to, size_t n, Err *e)
+{
+        ENTER;
+        TRY(cuEventSynchronize(c->slot_done[slot]), "a kernel");
+        memcpy(to, c->slot + slot * DEV_FETCH_BYTES, n);
+        return TGC_OK;
+}
+
+/* ---- code ---- */
+
+/* The plan's cubins for this GPU, or NULL: those of the very architecture, else
+ * of an earlier one of the same generation, which the hardware runs as well. */
+static const Section *find_cubins(const CudaDevice *c, const Plan *plan)
+{
+        int generation = 0, best = -1;
+        const Section *found = 0;
+        char exact[32];
+
+        snprintf(exact, sizeof exact, "cubin.%s", c->arch);
+        if ((found = plan_find(plan, exact)))
+                return found;
+        sscanf(c->arch, "sm_%d", &generation);
+        for (int i = 0; i < plan->n_sections; i++) {
+                int sm, end = 0;
+                if (sscanf(plan->section[i].name, "cubin.sm_%d%n", &sm, &end) == 1 && !plan->section[i].name[end]
+                    && sm / 10 == generation / 10 && sm <= generation && sm > best) {
+                        best = sm;
+                        found = &plan->section[i];
+                }
+        }
+        return found;
+}
+
+/* Runs this kernel in its form for sm_90a? */
+static int sm90(const CudaDevice *c, const KernelDef *def)
+{
+        return c->d.sm90 && def->threads90;
+}
+
+/* Modules of the units that have a cubin, and their kernels; what is loaded stays. */
+static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *unit_of, Err *e)
+{
+        const Program *p = c->d.prog;
+
+        if (!c->module) {
+                c->n_modules = n;
+                c->module = calloc((size_t)n + 1, sizeof *c->module);
+                c->fn = calloc((size_t)p->n_kernels + 1, sizeof *c->fn);
+        }
+        if (!c->module || !c->fn)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d kernels", p->n_kernels);
+        for (int i = 0; i < n; i++) {
+                if (!cubin[i].data || c->module[i])
+                        continue;
+                CUresult r = c->api.cuModuleLoadData(&c->module[i], cubin[i].data);
+                char doing[256];
+                snprintf(doing, sizeof doing, "loading unit %s, compiled for %s, by a driver for CUDA %d.%d",
+                         cubin[i].name, c->arch, c->api.driver / 1000, c->api.driver % 1000 / 10);
+                if (r) {
+                        c->module[i] = 0;
+                        return failed(c, r, doing, e);
+                }
+        }
+        for (int k = 0; k < p->n_kernels; k++) {
+                const KernelDef *def = &p->kernel[k];
+                if (c->fn[k] || !c->module[unit_of[k]])
+                        continue;
+                if (c->api.cuModuleGetFunction(&c->fn[k], c->module[unit_of[k]], def->name))
+                        return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s", def->name, def->unit);
+                const unsigned smem = sm90(c, def) ? def->smem90 : def->smem;
+                if (smem > (unsigned)c->smem_optin)
+                        return err_set(e, TGC_NO_DEVICE, "kernel %.60s needs %u bytes of shared memory, %s has %d: "
+                                       "compile the model for this GPU", def->name, smem, c->d.name,
+                                       c->smem_optin);
+                if (smem > 48 << 10)
+                        TRY(cuFuncSetAttribute(c->fn[k], CU_FUNC_MAX_DYNAMIC_SMEM, (int)smem),
+                            "reserving shared memory");
+        }
+        return TGC_OK;
+}
+
+/* Modules made from the plan's cubins: names in the pack must be the units'. */
+static int load_from_plan(CudaDevice *c, const Plan *plan, const Section *s, Err *e)
+{
+        Pack k;
+        Err why;
+        int *unit_of, code = code_unpack(&k, plan, s, "cuda", (const char *const[]){ strchr(s->name, '.') + 1, 0 }, &why);
+        if (code) {
+                snprintf(c->d.warning, sizeof c->d.warning, "%.100s: it is built again", why.msg);
+                return err_set(e, code, "%s", why.msg);
+        }
+        if (!(code = kernel_units(c->d.prog, &k, &unit_of, e))) {
+                code = load_modules(c, k.file, k.n, unit_of, e);
+                free(unit_of);
+        }
+        pack_free(&k);
+        return code;
+}
+
+static void unload(CudaDevice *c)
+{
+        for (int i = 0; c->module && i < c->n_modules; i++)
+                if (c->module[i])
+                        c->api.cuModuleUnload(c->module[i]);
+        free(c->module);
+        free(c->fn);
+        c->module = 0;
+        c->fn = 0;
+        c->n_modules = 0;
+}
+
+/* By unit: has it a kernel that is needed and not there?  Their number. */
+static int want_units(const CudaDevice *c, const char *need, const int *unit_of, char *want)
+{
+        int n = 0;
+        for (int k = 0; k < c->d.prog->n_kernels; k++)
+                if ((!need || need[k]) && !(c->fn && c->fn[k]) && !want[unit_of[k]]) {
+                        want[unit_of[k]] = 1;
+                        n++;
+                }
+        return n;
+}
+
+static int load_from_source(CudaDevice *c, const Plan *plan, const char *need, Err *e)
+{
+        Nvrtc n;
+        Pack units, headers;
+        int *unit_of = 0, n_want = 0, n_cached = 0, code = plan_source(plan, "cuda", &units, &headers, e);
+
+        if (code)
+                return code;
+        PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
+        char *want = calloc((size_t)units.n + 1, 1);
+        code = cubin && want ? kernel_units(c->d.prog, &units, &unit_of, e)
+                             : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
+        if (!code)
+                code = nvrtc_open(&n, c->api.driver, e);
+        if (!code && (n_want = want_units(c, need, unit_of, want)))
+                code = cuda_compile_units(&n, &units, want, &headers, c->arch, c->d.opt.no_cache, cubin, &n_cached, e);
+        if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e
+            && n.major > c->api.driver / 1000) {
+                size_t used = strlen(e->msg);
+                snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the "
+                         "driver or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
+        }
+        c->n_units += n_want;
+        c->n_cached += n_cached;
+        cubins_free(cubin, units.n);
+        free(want);
+        free(unit_of);
+        pack_free(&units);
+        pack_free(&headers);
+        return code;
+}
+
+static bool is_there(const CudaDevice *c, const char *need)
+{
+        int k = 0;
+        while (k < c->d.prog->n_kernels && ((need && !need[k]) || c->fn[k]))
+                k++;
+        return k == c->d.prog->n_kernels;
+}
+
+static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
+{
+        double start = clock_ms();
+        ENTER;
+        if (c->fn && is_there(c, need))
+                return TGC_OK;
+        if (!c->fn) {
+                const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
+                c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
+                if (s && !load_from_plan(c, plan, s, 0)) {
+                        snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
+                        return TGC_OK;
+                }
+                unload(c);
+                c->d.sm90 = !strcmp(c->arch, "sm_90a");
+        }
+        int code = load_from_source(c, plan, need, e), n = c->n_units - c->n_cached;
+        c->load_ms += clock_ms() - start;
+        snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n, n == 1 ? "" : "s",
+                 c->n_cached, c->load_ms / 1e3);
+        return code;
+}
+
+static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
+{
+        const KernelDef *def = &d->prog->kernel[k];
+        void *param[PROGRAM_MAX_ARGS];
+        char doing[100];
+        ENTER;
+        for (int i = 0; i < def->n_args; i++)
+                param[i] = def->arg && def->arg[i].arena == REF_MAP ? arg[i] : (void *)&arg[i];
+        CUlaunchAttribute attr[2];
+        unsigned threads = (unsigned)def->threads, smem = def->smem, n_attr = 0;
+        if (def->early && c->early)
+                attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
+        if (sm90(c, def)) {
+                threads = (unsigned)def->threads90;
+                smem = def->smem90;
+                if (def->cluster90)
+                        attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_CLUSTER,
+                                                              .value = { .cluster = { def->cluster90, 1, 1 } } };
+                else                            /* an even number: some work in pairs */
+                        grid = grid < (unsigned)c->d.sms ? grid : (unsigned)c->d.sms & ~1u;
+        }
+        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
+        CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
+                     : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem, c->stream, param, 0);
+        if (!r && d->opt.sync)
+                r = c->api.cuStreamSynchronize(c->stream);
+        if (r) {
+                snprintf(doing, sizeof doing, "kernel %.60s (grid %u)", def->name, grid);
+                return failed(c, r, doing, e);
+        }
+        return TGC_OK;
+}
+
+/* As kernels/gemm/gemm_sm90.cuh wants it: swizzled boxes, zeros outside. */
+static int cuda_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
+{
+        static const int type[] = { [MAP_BF16] = CU_TENSOR_MAP_BF16, [MAP_F16] = CU_TENSOR_MAP_F16,
+                                    [MAP_TF32] = CU_TENSOR_MAP_TF32 };
+        const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * m->elem };
+        const unsigned box[2] = { (unsigned)(m->box_bytes / m->elem), (unsigned)m->box_rows }, step[2] = { 1, 1 };
+        const int swizzle = m->box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128 : m->box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64
+                                                                                                  : CU_TENSOR_MAP_SWIZZLE_32;
+        ENTER;
+        TRY(cuTensorMapEncodeTiled(out, type[m->type], 2, matrix, dims, strides, box,
+                                   step, 0, swizzle, CU_TENSOR_MAP_L2_256, 0),
+            "making a tensor map");
+        return TGC_OK;
+}
+
+/* ---- graphs ---- */
+
+static int cuda_capture_begin(Device *d, Err *e)
+{
+        ENTER;
+        TRY(cuStreamBeginCapture_v2(c->stream, CU_CAPTURE_THREAD_LOCAL), "beginning a graph");
+        return TGC_OK;
+}
+
+static int cuda_capture_end(Device *d, DevGraph **out, Err *e)
+{
+        CUgraph g = 0;
+        ENTER;
+        TRY(cuStreamEndCapture(c->stream, &g), "recording a graph");
+        DevGraph *graph = calloc(1, sizeof *graph);
+        CUresult r = graph ? c->api.cuGraphInstantiateWithFlags(&graph->exec, g, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+        c->api.cuGraphDestroy(g);
+        if (r) {
+                free(graph);
+                return failed(c, r, "building a graph", e);
+        }
+        *out = graph;
+        return TGC_OK;
+}
+
+static int cuda_replay(Device *d, DevGraph *g, Err *e)
+{
+        ENTER;
+        TRY(cuGraphLaunch(g->exec, c->stream), "launching a graph");
+        return TGC_OK;
+}
+
+static void cuda_graph_free(Device *d, DevGraph *g)
+{
+        CudaDevice *c = (CudaDevice *)d;
+        c->api.cuCtxSetCurrent(c->ctx);
+        c->api.cuStreamSynchronize(c->stream);
+        c->api.cuGraphExecDestroy(g->exec);
+        free(g);
+}
+
+/* ---- time ---- */
+
+static int cuda_mark(Device *d, int i, Err *e)
+{
+        ENTER;
+        if (!c->mark[i])
+                TRY(cuEventCreate(&c->mark[i], CU_EVENT_DEFAULT), "creating an event");
+        TRY(cuEventRecord(c->mark[i], c->stream), "recording an event");
+        return TGC_OK;
+}
+
+static int cuda_elapsed(Device *d, int from, int to, double *ms, Err *e)
+{
+        float t;
+        ENTER;
+        if (!c->mark[from] || !c->mark[to])
+                return err_set(e, TGC_FAIL, "time stamps %d and %d were not taken", from, to);
+        TRY(cuEventSynchronize(c->mark[to]), "a kernel");
+        TRY(cuEventElapsedTime(&t, c->mark[from], c->mark[to]), "reading time stamps");
+        *ms = t;
+        return TGC_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static void cuda_close(Device *d)
+{
+        CudaDevice *c = (CudaDevice *)d;
+        if (c->ctx) {
+                c->api.cuCtxSetCurrent(c->ctx);
+                if (c->stream)
+                        c->api.cuStreamSynchronize(c->stream);
+                if (c->aside)
+                        c->api.cuStreamSynchronize(c->aside);
+                if (c->ahead)
+                        c->api.cuStreamSynchronize(c->ahead);
+                unload(c);
+                for (int i = 0; i < DEV_MARKS; i++)
+                        if (c->mark[i])
+                                c->api.cuEventDestroy_v2(c->mark[i]);
+                for (int i = 0; i < DEV_FETCH_SLOTS; i++)
+                        for (int k = 0; k < 2; k++) {
+                                CUevent v = k ? c->slot_ready[i] : c->slot_done[i];
+                                if (v)
+                                        c->api.cuEventDestroy_v2(v);
+                        }
+                for (int i = 0; i < 2; i++)
+                        if (c->half_done[i])
+                                c->api.cuEventDestroy_v2(c->half_done[i]);
+                for (int i = 0; i < DEV_PLACES; i++)
+                        if (c->place[i])
+                                c->api.cuEventDestroy_v2(c->place[i]);
+                if (c->joined)
+                        c->api.cuEventDestroy_v2(c->joined);
+                if (c->staging)
+                        c->api.cuMemFreeHost(c->staging);
+                if (c->slot)
+                        c->api.cuMemFreeHost(c->slot);
+                if (c->aside)
+                        c->api.cuStreamDestroy_v2(c->aside);
+                if (c->ahead)
+                        c->api.cuStreamDestroy_v2(c->ahead);
+                if (c->stream)
+                        c->api.cuStreamDestroy_v2(c->stream);
+                c->api.cuCtxSetCurrent(0);
+                c->api.cuDevicePrimaryCtxRelease_v2(c->gpu);
+        }
+        free(c);
+}
+
+static int set_up(CudaDevice *c, Err *e)
+{
+        int n = 0, major = 0, minor = 0;
+        char gpu_name[128] = "GPU";
+        void *pinned;
+
+        snprintf(c->d.name, sizeof c->d.name, "GPU %d", c->d.opt.index);
+        TRY(cuDeviceGetCount(&n), "counting GPUs");
+        if (c->d.opt.index >= n)
+                return err_set(e, TGC_NO_DEVICE, "no GPU %d: %d visible", c->d.opt.index, n);
+        TRY(cuDeviceGet(&c->gpu, c->d.opt.index), "finding the GPU");
+        TRY(cuDeviceGetName(gpu_name, sizeof gpu_name, c->gpu), "asking for the GPU's name");
+        TRY(cuDeviceGetAttribute(&major, CU_ATTR_MAJOR, c->gpu), "asking for the GPU's kind");
+        TRY(cuDeviceGetAttribute(&minor, CU_ATTR_MINOR, c->gpu), "asking for the GPU's kind");
+        TRY(cuDeviceGetAttribute(&c->smem_optin, CU_ATTR_SMEM_OPTIN, c->gpu), "asking for shared memory");
+        TRY(cuDeviceGetAttribute(&c->d.sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
+        snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor, major == 9 && minor == 0 ? "a" : "");
+        snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
+        c->d.sm90 = !strcmp(c->arch, "sm_90a");
+        c->early = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
+        if (major < 8)
+                return err_set(e, TGC_NO_DEVICE, "%s is too old: the kernels need compute capability 8.0", c->d.name);
+        TRY(cuDevicePrimaryCtxRetain(&c->ctx, c->gpu), "opening the GPU");
+        TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU");
+        TRY(cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
+        TRY(cuStreamCreate(&c->aside, CU_STREAM_NON_BLOCKING), "creating a stream");
+        TRY(cuStreamCreate(&c->ahead, CU_STREAM_NON_BLOCKING), "creating a stream");
+        TRY(cuMemAllocHost_v2(&pinned, 2 * (size_t)HALF), "allocating pinned memory");
+        c->staging = pinned;
+        TRY(cuMemAllocHost_v2(&pinned, DEV_FETCH_SLOTS * DEV_FETCH_BYTES), "allocating pinned memory");
+        c->slot = pinned;
+        for (int i = 0; i < 2; i++)
+                TRY(cuEventCreate(&c->half_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        for (int i = 0; i < DEV_PLACES; i++)
+                TRY(cuEventCreate(&c->place[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        TRY(cuEventCreate(&c->joined, CU_EVENT_DISABLE_TIMING), "creating an event");
+        for (int i = 0; i < DEV_FETCH_SLOTS; i++) {
+                TRY(cuEventCreate(&c->slot_ready[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+                TRY(cuEventCreate(&c->slot_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        }
+        return TGC_OK;
+}
+
+static const DevOps cuda_ops = {
+        .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
+        .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
+        .settle = cuda_settle, .fetched = cuda_fetched, .passed = cuda_passed, .upload_ahead = cuda_upload_ahead,
+        .join = cuda_join, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
+        .elapsed = cuda_elapsed, .peak = cuda_peak, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
+        .capture_end = cuda_capture_end,
+        .replay = cuda_replay, .graph_free = cuda_graph_free
+};
+
+int dev_open_cuda(Device **out, const DevOptions *o, Err *e)
+{
+        CudaDevice *c = calloc(1, sizeof *c);
+        if (!c)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a device");
+        c->d.ops = &cuda_ops;
+        c->d.kind = DEV_CUDA;
+        c->d.opt = *o;
+        c->d.opt.sync |= getenv("TGC_SYNC") != 0;
+        int code = cuda_api_open(&c->api, e);
+        if (!code)
+                code = set_up(c, e);
+        if (code) {
+                cuda_close(&c->d);
+                return code;
+        }
+        *out = &c->d;
+        return TGC_OK;
+}

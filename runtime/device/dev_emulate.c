@@ -1,0 +1,262 @@
+/* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
+ * emulate.h, which plays a GPU's threads.  One shared object per group of units, each
+ * with its own tgc_emulate_launch: the headers cost more time than the kernels, so
+ * there are no more groups than processors, and none that are small.
+ *
+ * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS multiprocessors. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cache.h"
+#include "dev_impl.h"
+#include "host_cc.h"
+#include "../util/parallel.h"
+
+typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
+                     char *err, int err_cap);
+
+typedef void ClustersFn(unsigned cluster, unsigned together);
+
+typedef struct Unit { SharedObject so; LaunchFn *launch; ClustersFn *clusters; Err err; int code, cached; } Unit;
+
+typedef struct EmulateDevice {
+        HostDevice host;
+        Unit *unit;
+        int   n_units;
+        int  *unit_of;                  /* by kernel */
+        void (*set_threads)(int);       /* as in dev_cpu.c */
+} EmulateDevice;
+
+enum { MAX_FLAGS = 40, SMS = 132 };
+
+/* TGC_CXXFLAGS adds flags, for sanitizers. */
+static void make_flags(const char **flag, char *own, size_t cap, int sm90)
+{
+        static const char *const base[] = {
+                "-DTGC_EMULATE", "-std=c++17", "-O2", "-fopenmp", "-fno-strict-aliasing", "-fPIC", "-w",
+                "-Wno-psabi", "-include", "emulate.h"
+        };
+        const char *env = getenv("TGC_CXXFLAGS");
+        char *rest;
+        int n = 0;
+        for (size_t i = 0; i < sizeof base / sizeof *base; i++)
+                flag[n++] = base[i];
+        if (sm90)
+                flag[n++] = "-DTGC_SM90A=1";
+        snprintf(own, cap, "%s", env ? env : "");
+        for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
+                flag[n++] = s;
+        flag[n] = 0;
+}
+
+typedef struct Build {
+        EmulateDevice *d;
+        const HostCc *cc;
+        HostBuild b;
+} Build;
+
+static void unit_key(const Build *x, int i, char hex[33])
+{
+        CacheKey k;
+        char cpu[33];
+        host_cpu_key(cpu);
+        cache_key_begin(&k);
+        cache_key_text(&k, "emulate 1");
+        cache_key_text(&k, x->cc->command);
+        cache_key_text(&k, x->cc->version);
+        cache_key_text(&k, cpu);
+        for (int j = 0; x->b.flag[j]; j++)
+                cache_key_text(&k, x->b.flag[j]);
+        for (int j = 0; j < x->b.headers->n; j++) {
+                cache_key_text(&k, x->b.headers->file[j].name);
+                cache_key_add(&k, x->b.headers->file[j].data, x->b.headers->file[j].size);
+        }
+        cache_key_add(&k, x->b.units->file[i].data, x->b.units->file[i].size);
+        cache_key_end(&k, hex);
+}
+
+static void load_unit(void *ctx, int i)
+{
+        Build *x = ctx;
+        Unit *u = &x->d->unit[i];
+        int no_cache = x->d->host.d.opt.no_cache;
+        void *so = 0, *sym;
+        size_t size;
+        char key[33];
+
+        unit_key(x, i, key);
+        u->cached = !no_cache && cache_get(key, &so, &size);
+        if (!u->cached) {
+                u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err);
+                if (!u->code && !no_cache)
+                        cache_put(key, so, size);
+        }
+        if (!u->code && (u->code = so_open(&u->so, so, size, &u->err)) && u->cached) {
+                free(so);                       /* what the cache has cannot be loaded: built again */
+                so = 0;
+                cache_remove(key);
+                u->cached = 0;
+                if (!(u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err)))
+                        u->code = so_open(&u->so, so, size, &u->err);
+        }
+        free(so);
+        if (u->code)
+                return;
+        sym = so_symbol(&u->so, "tgc_emulate_launch");
+        memcpy(&u->launch, &sym, sizeof sym);
+        if (!sym)
+                u->code = err_set(&u->err, TGC_BAD_FILE, "emulate.h defines no tgc_emulate_launch");
+        sym = so_symbol(&u->so, "tgc_emulate_clusters");
+        memcpy(&u->clusters, &sym, sizeof sym);
+        if (!sym && x->d->host.d.sm90)
+                u->code = err_set(&u->err, TGC_NO_DEVICE, "the plan's emulate.h knows no clusters: compile the model again");
+}
+
+static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, Err *e)
+{
+        HostCc cc;
+        const char *flag[MAX_FLAGS];
+        char own[1024];
+        int code = host_cc_find(&cc, 1, e), emulator = 0, cached = 0;
+        double start = clock_ms();
+
+        if (code)
+                return code;
+        for (int i = 0; i < headers->n; i++)
+                emulator |= !strcmp(headers->file[i].name, "emulate.h");
+        if (!emulator)
+                return err_set(e, TGC_NO_DEVICE, "the plan's CUDA headers lack emulate.h: compile the model again");
+        make_flags(flag, own, sizeof own, d->host.d.sm90);
+        d->unit = calloc((size_t)units->n, sizeof *d->unit);
+        if (!d->unit)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d units", units->n);
+        d->n_units = units->n;
+        for (int i = 0; i < units->n; i++)
+                d->unit[i].so.fd = -1;
+        Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop } };
+        stop_begin(x.b.stop);           /* over all of them: no moment in between looks idle */
+        parallel_for(units->n, host_cores(), load_unit, &x);
+        stop_end(x.b.stop);
+        for (int i = 0; i < units->n; i++) {
+                if (d->unit[i].code)
+                        return err_set(e, d->unit[i].code, "%s", d->unit[i].err.msg);
+                cached += d->unit[i].cached;
+        }
+        snprintf(d->host.d.note, sizeof d->host.d.note, "%d unit%s compiled, %d from the cache, %.3f s",
+                 units->n - cached, units->n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
+        return TGC_OK;
+}
+
+enum { SMALL_GROUP = 12, LARGE_GROUP = 40 };
+
+static int group_size(int n_units)
+{
+        int each = (n_units + host_cores() - 1) / host_cores();
+        return each < SMALL_GROUP ? SMALL_GROUP : each > LARGE_GROUP ? LARGE_GROUP : each;
+}
+
+/* Units in groups of so many, in place: they lie in the pack's text one after the other. */
+static void group_units(Pack *p, int in_group)
+{
+        int n = 0;
+        for (int i = 0; i < p->n; i++) {
+                PackFile *g = &p->file[n - 1], *f = &p->file[i];
+                if (i % in_group == 0) {
+                        p->file[n++] = *f;
+                        continue;
+                }
+                memset(p->text + (g->data - p->text) + g->size, '\n', (size_t)(f->data - g->data) - g->size);
+                g->size = (size_t)(f->data - g->data) + f->size;
+        }
+        p->n = n;
+}
+
+static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
+{
+        (void)need;
+        EmulateDevice *d = (EmulateDevice *)dev;
+        Pack units, headers;
+        int code = plan_source(plan, "cuda", &units, &headers, e);
+        if (code)
+                return code;
+        if (!(code = kernel_units(dev->prog, &units, &d->unit_of, e))) {
+                const int in_group = group_size(units.n);
+                for (int k = 0; k < dev->prog->n_kernels; k++)
+                        d->unit_of[k] /= in_group;
+                group_units(&units, in_group);
+                code = load_units(d, &units, &headers, e);
+        }
+        void *sym = !code && dev->opt.threads && d->n_units ? dlsym(d->unit[0].so.handle, "omp_set_num_threads") : 0;
+        memcpy(&d->set_threads, &sym, sizeof sym);
+        pack_free(&units);
+        pack_free(&headers);
+        return code;
+}
+
+static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *e)
+{
+        EmulateDevice *d = (EmulateDevice *)dev;
+        const KernelDef *def = &dev->prog->kernel[k];
+        const Unit *u = &d->unit[d->unit_of[k]];
+        unsigned threads = (unsigned)def->threads, smem = def->smem, cluster = def->cluster90;
+        char why[900] = "";
+        if (d->set_threads)
+                d->set_threads(dev->opt.threads);
+        if (dev->sm90 && def->threads90) {
+                threads = (unsigned)def->threads90;
+                smem = def->smem90;
+                if (!cluster && grid > SMS)
+                        grid = SMS;
+                /* pairs, where there are any, are clusters of two; what the GPU holds at once may wait for each other */
+                cluster = cluster ? cluster : grid % 2 ? 1 : 2;
+                u->clusters(cluster, grid <= SMS ? grid : cluster);
+        }
+        if (u->launch(def->name, grid, threads, smem, (void **)arg, def->n_args, why, sizeof why))
+                return err_set(e, TGC_CHECK_FAILED, "%.60s: %.900s", def->name, why);
+        return TGC_OK;
+}
+
+/* kernels/emulate/emulate_block.h's Map. */
+static int emulate_tensor_map(Device *dev, void *out, const MapDef *m, void *matrix, Err *e)
+{
+        const struct { const void *matrix; uint64_t elem, rows, cols, ld; int box_rows, box_bytes; } map = {
+                matrix, m->elem, m->rows, m->cols, m->ld, m->box_rows, m->box_bytes };
+        (void)dev, (void)e;
+        memcpy(out, &map, sizeof map);
+        return TGC_OK;
+}
+
+static void emulate_close(Device *dev)
+{
+        EmulateDevice *d = (EmulateDevice *)dev;
+        so_pin_openmp();
+        for (int i = 0; i < d->n_units; i++)
+                so_close(&d->unit[i].so);
+        free(d->unit);
+        free(d->unit_of);
+        free(d);
+}
+
+static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load, .launch = emulate_launch,
+                                    .tensor_map = emulate_tensor_map };
+
+int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
+{
+        EmulateDevice *d = calloc(1, sizeof *d);
+        if (!d)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a device");
+        d->host.d.ops = &emulate_ops;
+        d->host.d.kind = DEV_EMULATE;
+        d->host.d.opt = *o;
+        const char *arch = getenv("TGC_EMULATE_ARCH");
+        if (arch && strcmp(arch, "sm_90a")) {
+                free(d);
+                return err_set(e, TGC_USAGE, "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has", arch);
+        }
+        d->host.d.sm90 = arch != 0;
+        d->host.d.sms = arch ? SMS : 0;
+        snprintf(d->host.d.name, sizeof d->host.d.name, arch ? "emulated GPU, sm_90a" : "emulated GPU");
+        *out = &d->host.d;
+        return TGC_OK;
+}

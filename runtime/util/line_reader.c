@@ -1,0 +1,142 @@
+#include "line_reader.h"
+#include "c_locale.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool words_line(Words *w)
+{
+        while (w->rest && *w->rest) {
+                w->line = w->rest;
+                char *nl = strchr(w->line, '\n');
+                w->rest = nl ? nl + 1 : 0;
+                if (nl)
+                        *nl = 0;
+                w->at = w->line;
+                w->n++;
+                if (*w->line)
+                        return true;
+        }
+        return false;
+}
+
+char *words_next(Words *w)
+{
+        char *s = w->at;
+        if (!s || !*s)
+                return 0;
+        char *space = strchr(s, ' ');
+        if (space)
+                *space = 0;
+        w->at = space ? space + 1 : s + strlen(s);
+        return *s ? s : 0;
+}
+
+char *words_tail(Words *w)
+{
+        char *s = w->at;
+        w->at += strlen(s);
+        return s;
+}
+
+int words_fail(Words *w, const char *fmt, ...)
+{
+        if (!w->code) {
+                char msg[900];
+                va_list ap;
+                va_start(ap, fmt);
+                vsnprintf(msg, sizeof msg, fmt, ap);
+                va_end(ap);
+                w->code = err_set(w->e, TGC_BAD_FILE, "%s:%d: %s", w->what, w->n, msg);
+        }
+        return w->code;
+}
+
+char *words_need(Words *w, const char *name)
+{
+        static char none[] = "";
+        char *s = words_next(w);
+        if (!s)
+                words_fail(w, "%s is missing", name);
+        return s ? s : none;
+}
+
+bool words_keyword(Words *w, const char *word)
+{
+        char *s = words_next(w);
+        if (s && !strcmp(s, word))
+                return true;
+        words_fail(w, "'%s' expected, '%.60s' found", word, s ? s : "");
+        return false;
+}
+
+bool words_optional(Words *w, const char *word)
+{
+        size_t n = strlen(word);
+        if (!w->at || strncmp(w->at, word, n) || (w->at[n] && w->at[n] != ' '))
+                return false;
+        words_next(w);
+        return true;
+}
+
+bool text_int(const char *s, uint64_t max, uint64_t *value)
+{
+        uint64_t x = 0;
+        if (!*s)
+                return false;
+        for (; *s; s++) {
+                if (*s < '0' || *s > '9')
+                        return false;
+                uint64_t d = (uint64_t)(*s - '0');
+                if (x > (UINT64_MAX - d) / 10)
+                        return false;
+                x = x * 10 + d;
+        }
+        *value = x;
+        return x <= max;
+}
+
+uint64_t words_int(Words *w, const char *name, uint64_t max)
+{
+        uint64_t x = 0;
+        char *s = words_need(w, name);
+        if (*s && !text_int(s, max, &x)) {
+                words_fail(w, "%s: '%.60s' is not a number from 0 to %llu", name, s, (unsigned long long)max);
+                return 0;
+        }
+        return x;
+}
+
+double words_real(Words *w, const char *name)
+{
+        char *s = words_need(w, name), *end;
+        double x = c_strtod(s, &end);
+        if (*s && (*end || end == s || !isfinite(x))) {
+                words_fail(w, "%s: '%.60s' is not a finite number", name, s);
+                return 0;
+        }
+        return x;
+}
+
+void words_end(Words *w)
+{
+        if (w->at && *w->at)
+                words_fail(w, "unexpected '%.60s'", w->at);
+}
+
+size_t text_count(const char *text, size_t size, const char *word)
+{
+        const char *p = text, *end = text + size;
+        size_t n = 0, len = strlen(word);
+        while (p < end) {
+                n += (size_t)(end - p) >= len && !memcmp(p, word, len)
+                     && (p + len == end || p[len] == ' ' || p[len] == '\n');
+                p = memchr(p, '\n', (size_t)(end - p));
+                if (!p)
+                        break;
+                p++;
+        }
+        return n;
+}

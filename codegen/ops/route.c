@@ -90,7 +90,8 @@ static void bucket(Emit *e, const Group *gr)
                              : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
         if (is_cuda(e)) {
                 /* few ids are at once in the registers of as many threads as a norm's launch has room for */
-                b.threads = dim_most(e, type_elems(&NODE(e->g, n->in[0])->type)) <= FEW_IDS ? 256 : 512;
+                const bool few = dim_most(e, type_elems(&NODE(e->g, n->in[0])->type)) <= FEW_IDS;
+                b.threads = few && (k + tiles - 1) / tiles <= 256 ? 256 : 512;  /* a thread for each bucket of a tile */
                 b.min_blocks = 2;       /* of what it is launched with, too */
                 b.us = 4.5;             /* 1024 ids: reading them twice, and a few barriers */
                 b.plain = true;

@@ -15,7 +15,7 @@
  *              positions of bucket b are perm[offs[b]..offs[b+1]) in rising order; inv: int (n), the place of
  *              position i in perm (perm[inv[i]] = i), may be null.  An id outside of [0, buckets) is
  *              dropped: inv is -1, offs[buckets] < n, and perm from there on is not written.
- *              Each tile owns ceil(buckets / tiles) <= BUCKET_MAX buckets and reads all ids twice.
+ *              Each tile owns ceil(buckets / tiles) <= THREADS buckets and reads all ids twice.
  *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: BUCKET_MAX or more.
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
  *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, head, tail)

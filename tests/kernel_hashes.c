@@ -4,7 +4,7 @@
  *
  * A line per kernel and architecture: configuration, architecture, hash of its code and constants (not of names), registers
  * aside; and a line per program: its launches, buffers and memory.  Cubins come from the cache where texts are the same.
- * TGC_HASH_TEXT=1 compares texts alone, without NVRTC. */
+ * TGC_HASH_TEXT=1 compares texts alone, without NVRTC; =show prints them, too. */
 #include <elf.h>
 #include <glob.h>
 #include <stdio.h>
@@ -51,8 +51,11 @@ static uint64_t text_hash(const char *s)
         XXH3_64bits_reset(x);
         for (size_t n; *s; s += n) {
                 n = strcspn(s, "\n") + (s[strcspn(s, "\n")] == '\n');
-                if (strncmp(s, "#include", 8) && strncmp(s, "//", 2))
-                        XXH3_64bits_update(x, s, n);
+                if (!strncmp(s, "#include", 8) || !strncmp(s, "//", 2))
+                        continue;
+                XXH3_64bits_update(x, s, n);
+                if (!strcmp(getenv("TGC_HASH_TEXT"), "show"))
+                        fwrite(s, 1, n, stdout);
         }
         uint64_t h = XXH3_64bits_digest(x);
         XXH3_freeState(x);

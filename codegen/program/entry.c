@@ -136,7 +136,7 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         bool cuda = is_cuda(e), fast = false, weights = false;
         for (int i = 0; i < l->n_pieces; i++) {
                 fast |= l->piece[i]->fast;
-                weights |= !strncmp(l->piece[i]->include, "matvec", 6) || !strcmp(l->piece[i]->include, "attend_sm90");
+                weights |= !strncmp(l->piece[i]->include, "gemv", 4) || !strcmp(l->piece[i]->include, "qkv_attention_sm90");
         }
         if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
@@ -218,7 +218,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 put_waits(e, l, p->waits, t);
         } else {
                 text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
-                         !strcmp(p->include, "matvec") ? "TGC_UNROLLED " : "");
+                         !strcmp(p->include, "gemv") ? "TGC_UNROLLED " : "");
                 for (int i = 0; i < p->n_args; i++)
                         text_add(t, ", arg[%d]", i + 1);
                 text_add(t, " };\n");

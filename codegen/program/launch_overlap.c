@@ -61,7 +61,7 @@ static bool both_early(const Emit *e, Launch *before, const Launch *l, const Slo
 static bool better_late(const Emit *e, const Launch *l)
 {
         const char *family = l->piece[0]->include;
-        return calls_next(e) && l->n_pieces == 1 && (!strcmp(family, "matvec") || !strcmp(family, "attend_sm90"));
+        return calls_next(e) && l->n_pieces == 1 && (!strcmp(family, "gemv") || !strcmp(family, "qkv_attention_sm90"));
 }
 
 /* Piece k with what it may have early in place of \3. */

@@ -121,7 +121,7 @@ static const struct { const char *text; int ms; } takes[] = {
         { "#include \"attention_decode_sm90.cuh\"", 250 },
         { "#include \"attention.cuh\"", 240 },
         { "#include \"route.cuh\"", 170 },
-        { "#include \"matvec", 130 },
+        { "#include \"gemv", 130 },
         { "#include \"rows.cuh\"", 110 },
         { "RowSums{", 350 },
         { "Slabs<", 350 },

@@ -18,7 +18,8 @@ typedef struct Ctx {
         Graph *g;
         Arena *tmp;
         Ref  (*grad)[MAX_OUT];
-        Piece **piece;          /* gradients that arrived through slices */
+        Piece **piece;          /* contributions to a parameter, in their order */
+        Piece **cut;            /* gradients that arrived through slices */
         bool  *wanted;          /* some trainable parameter lies below */
         int    n;
 } Ctx;
@@ -49,11 +50,11 @@ static Ref zeros(Graph *g, Type t, Loc loc)
         return graph_leaf(g, OP_FILL, t, &z, loc, NULL);
 }
 
-/* All gradients that arrived through slices of r, put side by side. */
-static Ref assemble(Ctx *c, Ref r)
+/* Gradients that arrived through slices of r along one axis, put side by side. */
+static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
 {
         Graph *g = c->g;
-        Piece *p = c->piece[r];
+        Piece *p = list;
         Type t = NODE(g, r)->type;
         int ax = (int)NODE(g, p->slice)->a.slice.axis;
         int64_t step = NODE(g, p->slice)->a.slice.step, len = NODE(g, p->slice)->a.slice.len;
@@ -92,7 +93,7 @@ static Ref assemble(Ctx *c, Ref r)
                 /* the piece that starts lowest at or after `at` */
                 Piece *best = NULL;
                 int k = 0, best_k = 0;
-                for (p = c->piece[r]; p && k < 4096; p = p->next, k++) {
+                for (p = list; p && k < 4096; p = p->next, k++) {
                         const Attr *a = &NODE(g, p->slice)->a;
                         if (a->slice.step != 1 || a->slice.axis != ax)
                                 error_at(NODE(g, p->slice)->loc,
@@ -107,7 +108,7 @@ static Ref assemble(Ctx *c, Ref r)
                         Ref d = best->grad;
                         done[best_k] = true;
                         k = 0;
-                        for (p = c->piece[r]; p && k < 4096; p = p->next, k++)   /* the same slice taken twice */
+                        for (p = list; p && k < 4096; p = p->next, k++)   /* the same slice taken twice */
                                 if (!done[k] && NODE(g, p->slice)->a.slice.start == a->slice.start &&
                                     NODE(g, p->slice)->a.slice.len == a->slice.len) {
                                         d = op2(g, OP_ADD, d, p->grad);
@@ -132,7 +133,7 @@ static Ref assemble(Ctx *c, Ref r)
                 sum = sum ? op2(g, OP_ADD, sum, whole) : whole;
                 bool left = false;
                 k = 0;
-                for (p = c->piece[r]; p && k < 4096; p = p->next, k++)
+                for (p = list; p && k < 4096; p = p->next, k++)
                         left |= !done[k];
                 if (!left)
                         return graph_reshape(g, sum, t);
@@ -141,12 +142,36 @@ static Ref assemble(Ctx *c, Ref r)
         }
 }
 
+/* All gradients that arrived through slices of r: those of each axis, added up. */
+static Ref assemble(Ctx *c, Ref r)
+{
+        Ref sum = 0;
+        for (int ax = 0; ax < NODE(c->g, r)->type.rank; ax++) {
+                Piece *list = NULL, **end = &list, *p = c->cut[r], *next;
+                for (c->cut[r] = NULL; p; p = next) {
+                        next = p->next;
+                        if (NODE(c->g, p->slice)->a.slice.axis == ax) {
+                                *end = p;
+                                end = &p->next;
+                        } else {
+                                p->next = c->cut[r];
+                                c->cut[r] = p;
+                        }
+                        *end = NULL;
+                }
+                Ref d = list ? assemble_axis(c, r, list) : 0;
+                sum = sum && d ? op2(c->g, OP_ADD, sum, d) : sum ? sum : d;
+        }
+        return sum;
+}
+
 void differentiate(Graph *g, Arena *tmp)
 {
         Ref loss = graph_out(g, "loss");
-        Ctx c = { g, tmp, NULL, NULL, NULL, g->n_nodes };
+        Ctx c = { .g = g, .tmp = tmp, .n = g->n_nodes };
         c.grad = arena_alloc(tmp, (size_t)c.n * sizeof *c.grad);
         c.piece = arena_alloc(tmp, (size_t)c.n * sizeof *c.piece);
+        c.cut = arena_alloc(tmp, (size_t)c.n * sizeof *c.cut);
         c.wanted = arena_alloc(tmp, (size_t)c.n);
         if (!loss)
                 error_at((Loc){ 0 }, "the model returns no loss, so it cannot be trained");
@@ -165,10 +190,12 @@ void differentiate(Graph *g, Arena *tmp)
         for (Ref r = c.n - 1; r > 0; r--) {
                 Ref din[MAX_IN] = { 0 };
                 bool any = false;
-                if (!c.wanted[r] || NODE(g, r)->op == OP_PARAM)
+                if (!c.wanted[r])
                         continue;
-                if (c.piece[r])
+                if (c.cut[r])
                         add_grad(&c, r, 0, assemble(&c, r));
+                if (NODE(g, r)->op == OP_PARAM)
+                        continue;
                 for (int i = 0; i < MAX_OUT; i++)
                         any |= c.grad[r][i] != 0;
                 if (!any)
@@ -177,12 +204,8 @@ void differentiate(Graph *g, Arena *tmp)
                         Piece *p = arena_alloc(tmp, sizeof *p);
                         Ref whole = NODE(g, r)->in[0];
                         *p = (Piece){ r, c.grad[r][0], NULL };
-                        if (NODE(g, whole)->op == OP_PARAM || NODE(g, whole)->op == OP_ITEM)
-                                error_at(NODE(g, r)->loc, "slice: %%%s is %s; no gradient passes a slice of it",
-                                         NODE(g, whole)->name,
-                                         NODE(g, whole)->op == OP_PARAM ? "a parameter" : "one of several results");
-                        p->next = c.piece[whole];
-                        c.piece[whole] = p;
+                        p->next = c.cut[whole];
+                        c.cut[whole] = p;
                         continue;
                 }
                 op_info[NODE(g, r)->op].grad(g, r, c.grad[r], din);

@@ -3,7 +3,7 @@
  *
  * - two nodes with the same op, attributes, inputs and type are one
  * - reshape of reshape, reshape to the same shape, scale by 1, offset by 0,
- *   double negation, transposition there and back go away
+ *   double negation, transposition there and back, item 0 go away
  * - an expand that only elementwise ops read goes away: they broadcast
  * - scale by 0 becomes a fill, so that its input may die
  * Leaves, dropout (its id tells masks apart) and updates are never merged with
@@ -96,6 +96,10 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         case OP_NEG:
                 if (in->op == OP_NEG)
                         return in->in[0];
+                break;
+        case OP_ITEM:                                   /* the first result is the node itself */
+                if (n->a.item.index == 0)
+                        return a;
                 break;
         case OP_TRANSPOSE:
                 if (in->op == OP_TRANSPOSE && shape_eq(&NODE(g, in->in[0])->type, &n->type)) {

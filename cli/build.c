@@ -15,6 +15,8 @@ typedef struct Build {
         char       *config;             /* JSON text */
         const char **define;
         Text        graph, json, dot;
+        Text        said;               /* by the model as it was read last */
+        bool        said_more;
 } Build;
 
 static DType dtype_of(const char *name)
@@ -46,11 +48,26 @@ static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
         static const char word[] = "error: ";
         const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg : d->msg + sizeof word - 1;
         int code = d->code ? d->code : TGC_BAD_FILE;
-        if (o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C)
+        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C) || (o->own && strncmp(msg, "config.json:", 12)))
                 return err_set(e, code, "%s", d->msg);
         if (!strncmp(msg, "config.json:", 12))          /* and perhaps the line there */
                 return err_set(e, code, "%s%s%s", o->model, o->kind == MODEL_HF ? "/" : ": ", msg);
         return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "", msg);
+}
+
+static void keep_said(void *to, const char *text, size_t n, bool more)
+{
+        Build *b = to;
+        text_put(&b->said, text, n);
+        b->said_more = more;
+}
+
+static void show_said(const Build *b)
+{
+        put_plain(stderr, b->said.s, b->said.n);
+        if (b->said_more)
+                fprintf(stderr, "%s... the model prints more than can be shown\n",
+                        b->said.s[b->said.n - 1] == '\n' ? "" : "\n");
 }
 
 /* One attempt to read; -D values are o's and `extra`, which may be NULL. */
@@ -62,7 +79,11 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
                 b->define[n] = o->define[n];
         if (extra)
                 b->define[n++] = extra;
-        ReadOptions r = { .define = b->define, .n_define = n, .seconds = o->lua_seconds };
+        ReadOptions r = { .define = b->define, .n_define = n, .seconds = o->lua_seconds,
+                          .said = keep_said, .said_to = b };
+        const char *family = o->kind == MODEL_LLAMA2C ? "llama2c" : NULL;
+        text_free(&b->said);
+        b->said_more = false;
         model_free(b->model);
         b->model = NULL;
         if (!DIAG_CATCH(&d))
@@ -70,7 +91,9 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
         switch (o->kind) {
         case MODEL_LUA:  b->model = read_lua(o->model, &r); break;
         case MODEL_JSON: b->model = read_json(o->model); break;
-        default:         b->model = read_lua_family(o->kind == MODEL_LLAMA2C ? "llama2c" : NULL, b->config, &r);
+        default:
+                b->model = o->own ? read_lua_config(o->own, family, b->config, &r)
+                                  : read_lua_family(family, b->config, &r);
         }
         diag_end(&d);
         return TGC_OK;
@@ -235,6 +258,7 @@ static void build_free(Build *b)
         text_free(&b->graph);
         text_free(&b->json);
         text_free(&b->dot);
+        text_free(&b->said);
         free(b->define);
         free(b->config);
 }
@@ -243,6 +267,8 @@ int build_plan(Plan *p, const BuildOptions *o, Err *e)
 {
         Build b = { 0 };
         int code = read_model(&b, o, e);
+        if (b.said.n && !o->quiet)
+                show_said(&b);
         if (!code)
                 code = run_compiler(&b, o, e);
         if (b.made.passes.n)

@@ -408,14 +408,14 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         if ((code = documents_token(l, a, path, &documents, e)) || (code = read_choices(a, &choices, e)))
                 return code;
         BuildOptions o = {
-                .kind = l->kind, .model = path, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
+                .kind = l->kind, .model = path, .own = opt_str(a, O_MODEL_FILE), .quiet = talk.quiet, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
                 .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer, .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
                 .tf32 = opt_flag(a, O_TF32), .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
                 .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
-                .check = check && opt_flag(a, O_QUICK_CHECK) && !model_is_ours(l->kind, path) ? says : NULL,
+                .check = check && opt_flag(a, O_QUICK_CHECK) && (opt_str(a, O_MODEL_FILE) || !model_is_ours(l->kind, path)) ? says : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
         code = build_plan(&l->plan, &o, e);

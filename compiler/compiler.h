@@ -48,6 +48,8 @@ typedef struct ReadOptions {
         int         n_define;
         const char *models_dir;         /* where `require` finds blocks.lua and the families; NULL: embedded */
         double      seconds;            /* of CPU time that a Lua model may take to be read; 0: 5, below 0: any */
+        void      (*said)(void *to, const char *text, size_t n, bool more);     /* gets what a Lua model printed, once; NULL: nobody */
+        void       *said_to;
 } ReadOptions;
 
 /* The files of models/, as the Makefile embeds them; ends with name NULL. */
@@ -60,6 +62,8 @@ Model *read_lua(const char *path, const ReadOptions *o);
  * `family` may be NULL.  config_json: {...}, Hugging Face's or, for family llama2c, the header's seven numbers
  * (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len) and `shared`. */
 Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);
+/* The same with a model of the user's own: its function `config` gets the configuration. */
+Model *read_lua_config(const char *path, const char *family, const char *config_json, const ReadOptions *o);
 Model *read_json(const char *path);
 Model *read_json_text(const char *text, size_t n, const char *name);    /* text[n] is 0; name: for messages */
 void   write_json(const Model *m, Text *out);           /* what read_json reads back */

@@ -134,6 +134,8 @@ static const struct { OptionId option; const char *refused, *why, *accepted; } r
         { O_RECOMPUTE, "compile " GPT "--mode infer --recompute -o @/x", "backward pass", "compile " GPT "--mode train --recompute -q -o @/x" },
         { O_RECOMPUTE, "dump " GPT "--mode infer --recompute --ir", "backward pass", "dump " GPT "--mode infer --no-recompute --ir" },
 
+        ON_PLAN(MODEL_FILE, "--model models/gpt.lua", "run"),
+        { O_MODEL_FILE, "dump " GPT "--ir --model models/gpt.lua", "config.json means", "dump tests/data/families/gpt2 --graph --model models/gpt.lua" },
         ON_PLAN(LUA_TIMEOUT, "--lua-timeout 3", "info"),
         { O_LUA_TIMEOUT, "info @/graph.json --lua-timeout 3", "has no Lua", NULL },
         { O_IGNORE_EOS, "run @/both.plan --prompt-ids 1 --ignore-eos", "no tokenizer", NULL },

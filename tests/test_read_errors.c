@@ -188,7 +188,7 @@ TEST(tables_are_as_in_lua)
                 "t = { 1, 2, 3 } table.insert(t, 4) table.insert(t, 1, 0) table.insert(t, 6, 5) same(t, 0, 1, 2, 3, 4, 5)\n"
                 "assert(table.remove(t) == 5 and table.remove(t, 1) == 0 and table.remove(t, 2) == 2) same(t, 1, 3, 4)\n"
                 "assert(table.remove(t, 4) == nil) t = {} assert(table.remove(t) == nil and table.remove(t, 0) == nil)\n"
-                "assert(tostring({}) == 'table' and tostring(print) == 'nil' and tostring(pairs) == 'function')\n"
+                "assert(tostring({}) == 'table' and tostring(load) == 'nil' and tostring(print) == 'function' and tostring(pairs) == 'function')\n"
                 "assert(string.format('%s %d', {}, 3) == 'table 3' and tostring(0.5) == '0.5')\n"
                 "error 'done'\n";
         static const char *const bad[][2] = {

@@ -9,6 +9,7 @@
  *
  * `config` makes all parameters of a Hugging Face config.json (null is a light userdata);
  * config_error(KEY, WHAT) refuses it.  A file without one can still be compiled by itself.
+ * Which file a config.json goes to: the user's (read_lua_config), else models/families.lua says.
  * p.ctx, if there is one, is the context. */
 #include "read.h"
 #include <cjson/cJSON.h>
@@ -231,7 +232,9 @@ static void push_family(lua_State *L)
                         sep = ", ";
                 }
         luaL_pushresult(&b);
-        fail(L, 3, "no model is known for '%s'; known are %s", said ? said : "this config.json", lua_tostring(L, -1));
+        fail(L, 3, "no model is known for '%s'; known are %s.  With a model of your own: tgc compile FOLDER --model FILE.lua, "
+             "whose function `config` gets this file (docs/graph-language.md)", said ? said : "this config.json",
+             lua_tostring(L, -1));
 }
 
 /* Pushes what the user's file returns, or the embedded model of that name. */
@@ -263,6 +266,11 @@ static void push_params(lua_State *L, int module)
         if (r->config) {
                 if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
                         fail(L, 3, "the model has no function `config`, so no config.json describes it");
+                if (r->path) {                          /* push_family has said it for ours */
+                        const char *type = r->family ? r->family : text_of(r->config, "model_type");
+                        lua_pushstring(L, type ? type : "");
+                        lua_setfield(L, LUA_REGISTRYINDEX, "family");
+                }
                 push_json(L, r->config);
                 lua_register(L, "config_error", config_error);
                 lua_getfield(L, LUA_REGISTRYINDEX, "family");
@@ -332,7 +340,7 @@ static void take_outputs(lua_State *L, int t)
 static int build(lua_State *L)
 {
         Reader *r = reader_of(L);
-        if (r->config)
+        if (r->config && !r->path)
                 push_family(L);
         else
                 push_file(L);
@@ -408,6 +416,10 @@ static Model *read_model(Reader *r)
                 sandbox_close(r);
         }
         c_locale_end(was);
+        if (r->o->said && r->n_said)
+                r->o->said(r->o->said_to, r->said, r->n_said, r->said_more);
+        free(r->said);
+        r->said = NULL;
         if (r->msg[0]) {
                 model_free(m);
                 return NULL;
@@ -424,17 +436,27 @@ Model *read_lua(const char *path, const ReadOptions *o)
         return m;
 }
 
-Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o)
+static Model *read_configured(Reader *r, const char *config_json)
 {
-        Reader r = { .o = o, .family = family, .config_text = config_json };
         cJSON *config = NULL;
         Err e = { 0 };
         if (json_parse(&config, config_json, strlen(config_json), "config.json", &e))
                 error_code(e.code, (Loc){ 0 }, "%s", e.msg);
-        r.config = config;
-        Model *m = read_model(&r);
+        r->config_text = config_json;
+        r->config = config;
+        Model *m = read_model(r);
         cJSON_Delete(config);
         if (!m)
-                error_code(r.code, (Loc){ 0 }, "%s", r.msg);
+                error_code(r->code, (Loc){ 0 }, "%s", r->msg);
         return m;
+}
+
+Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o)
+{
+        return read_configured(&(Reader){ .o = o, .family = family }, config_json);
+}
+
+Model *read_lua_config(const char *path, const char *family, const char *config_json, const ReadOptions *o)
+{
+        return read_configured(&(Reader){ .o = o, .path = path, .family = family }, config_json);
 }

@@ -592,10 +592,42 @@ static double number_option(lua_State *L, const char *key)
         return real_at(L, lua_gettop(L), OP_PARAM, key);
 }
 
+static const char *const param_options[] = {
+#define PARAM_OPTION(name, text) #name,
+#include "language.def"
+        NULL
+};
+
+static const char *const init_kinds[] = {
+#define INIT(name, text) #name,
+#include "language.def"
+        NULL
+};
+
+/* Where the word at the top of the stack stands in the list; an error names the nearest, and all of them. */
+static int word_of(lua_State *L, const char *const *list, const char *what)
+{
+        const char *word = luaL_tolstring(L, -1, NULL), *near;
+        luaL_Buffer b;
+        int n = 0;
+        for (; list[n]; n++)
+                if (!strcmp(list[n], word)) {
+                        lua_pop(L, 1);
+                        return n;
+                }
+        near = nearest(word, list, n);
+        luaL_buffinit(L, &b);
+        for (int i = 0; i < n; i++) {
+                luaL_addstring(&b, i ? ", " : "");
+                luaL_addstring(&b, list[i]);
+        }
+        luaL_pushresult(&b);
+        return luaL_error(L, "param: no %s '%s'%s%s%s there are %s", what, word, near ? ", did you mean '" : ";",
+                          near ? near : "", near ? "'?" : "", lua_tostring(L, -1));
+}
+
 static int param(lua_State *L)
 {
-        static const char *const kinds[] = { "zeros", "ones", "normal", "uniform", "value", NULL };
-        static const char *const known[] = { "std", "init", "uniform", "value", "trainable", "decay", NULL };
         Call c = call_of(OP_PARAM);
         const char *name = luaL_checkstring(L, 1);
         if (++reader_of(L)->n_params > READ_MAX_PARAMS)
@@ -614,11 +646,11 @@ static int param(lua_State *L)
                 luaL_checktype(L, 3, LUA_TTABLE);
                 for (lua_pushnil(L); lua_next(L, 3); lua_pop(L, 1)) {
                         lua_pushvalue(L, -2);
-                        luaL_checkoption(L, lua_gettop(L), NULL, known);
+                        word_of(L, param_options, "option");
                         lua_pop(L, 1);
                 }
                 if (option(L, "init"))
-                        c.attr.param.init = luaL_checkoption(L, lua_gettop(L), NULL, kinds);
+                        c.attr.param.init = word_of(L, init_kinds, "way to begin");
                 if (c.attr.param.init == INIT_ZEROS || c.attr.param.init == INIT_ONES)
                         c.attr.param.a = 0;
                 if (option(L, "std")) {

@@ -16,7 +16,8 @@
  * its arguments once is fine.  What walks a table by `#t` is not (a table of a few entries may
  * have a length of 2^40) and is written in Lua, where its instructions count.
  *
- * Nothing that a model can see differs between two runs: no addresses, no random pivots.
+ * Nothing that a model can see differs between two runs: no addresses, no random pivots.  What it prints is bounded
+ * text, handed over when it has been read (ReadOptions.said).
  *
  * Errors of C code (error_at) are caught before they cross Lua's frames, kept in
  * the Reader and thrown again when Lua has unwound. */
@@ -346,6 +347,35 @@ static int to_string(lua_State *L)
         return 1;
 }
 
+/* Text of print is kept until the model is read: whoever asked for it says where it goes. */
+static void keep_said(Reader *r, const char *s, size_t n)
+{
+        size_t room = READ_MAX_SAID - r->n_said;
+        r->said_more |= n > room;
+        n = n < room ? n : room;
+        memcpy(r->said + r->n_said, s, n);
+        r->n_said += n;
+}
+
+static int print(lua_State *L)
+{
+        Reader *r = reader_of(L);
+        int n = lua_gettop(L);
+        if (!r->said && !(r->said = malloc(READ_MAX_SAID)))
+                return luaL_error(L, "no memory for what is printed");
+        for (int i = 1; i <= n; i++) {
+                size_t k;
+                const char *s = has_address(L, i) ? luaL_typename(L, i) : NULL;
+                s = s ? lua_pushstring(L, s) : luaL_tolstring(L, i, NULL);
+                s = lua_tolstring(L, -1, &k);
+                keep_said(r, i > 1 ? "\t" : "", i > 1);
+                keep_said(r, s, k);
+                lua_pop(L, 1);
+        }
+        keep_said(r, "\n", 1);
+        return 0;
+}
+
 /* string.format, the upvalue, without addresses. */
 static int format(lua_State *L)
 {
@@ -521,7 +551,7 @@ static int require(lua_State *L)
 
 static const struct { const char *lib, *field; } forbidden[] = {
         { "_G", "collectgarbage" }, { "_G", "dofile" }, { "_G", "getmetatable" }, { "_G", "load" },
-        { "_G", "loadfile" }, { "_G", "pcall" }, { "_G", "print" }, { "_G", "rawequal" }, { "_G", "rawget" },
+        { "_G", "loadfile" }, { "_G", "pcall" }, { "_G", "rawequal" }, { "_G", "rawget" },
         { "_G", "rawlen" }, { "_G", "rawset" }, { "_G", "setmetatable" }, { "_G", "warn" }, { "_G", "xpcall" },
         { "math", "random" }, { "math", "randomseed" },
         { "table", "insert" }, { "table", "move" }, { "table", "remove" }, { "table", "sort" },       /* prelude's own */
@@ -549,6 +579,7 @@ static int populate(lua_State *L)
         lua_pushcclosure(L, format, 1);
         lua_setfield(L, -2, "format");
         lua_register(L, "tostring", to_string);
+        lua_register(L, "print", print);
         luaL_newmetatable(L, "loaded");                 /* modules are kept apart from Lua's own table */
         lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
         lua_register(L, "require", require);

@@ -13,7 +13,8 @@ enum {
         READ_MAX_KEYS  = 1 << 12,               /* of a table that the reader sorts */
         READ_MAX_CONST = 1 << 24,               /* numbers in all constants together */
         READ_MAX_TEXT  = 64 << 20,              /* bytes of a JSON graph */
-        READ_MAX_LUA   = 4 << 20                /* bytes of a Lua file */
+        READ_MAX_LUA   = 4 << 20,               /* bytes of a Lua file */
+        READ_MAX_SAID  = 64 << 10               /* bytes that a model prints */
 };
 
 /* ---- check.c ---- */
@@ -60,6 +61,9 @@ typedef struct Reader {
         int        code;
         size_t     starved;                     /* bytes that the machine did not have: not the model's fault */
         char       why[96];                     /* that as a text */
+        char      *said;                        /* what print said, at most READ_MAX_SAID bytes; malloc'd */
+        size_t     n_said;
+        bool       said_more;                   /* there was more, which is gone */
         bool       long_string, own_string;     /* one was refused; the one being made is ours */
 } Reader;
 

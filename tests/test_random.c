@@ -178,14 +178,22 @@ static int count_nodes(const char *path, Graph **g, Model **m)
         return (*g)->n_nodes;
 }
 
-/* The legs that failed worst, alone. */
-static bool fails_alike(Case *c, Outcome want, unsigned legs)
+static const char *worst_message(const Case *c)
+{
+        for (int i = 0; i < N_LEGS; i++)
+                if (c->ran[i].outcome == worst_of(c))
+                        return c->ran[i].msg;
+        return c->compiled.msg;
+}
+
+/* The legs that failed worst, alone; with the same message, as far as the first number or name. */
+static bool fails_alike(Case *c, Outcome want, const char *says, unsigned legs)
 {
         c->legs = legs;
         c->compiled = (Verdict){ .outcome = PASSED };
         memset(c->ran, 0, sizeof c->ran);
         run_cases(c, 1, work);
-        return worst_of(c) == want;
+        return worst_of(c) == want && !strncmp(worst_message(c), says, strcspn(says, "0123456789%"));
 }
 
 static void shrink(Case *all, Case *c, double seconds)
@@ -193,8 +201,9 @@ static void shrink(Case *all, Case *c, double seconds)
         Outcome want = worst_of(c);
         unsigned legs = c->legs;
         double end = now() + seconds;
-        char best[600];
+        char best[600], says[600];
         bool again = true;
+        snprintf(says, sizeof says, "%s", worst_message(c));
         for (int l = 0; l < N_LEGS; l++)
                 if (c->ran[l].outcome == want) {
                         legs = 1u << l;
@@ -214,7 +223,7 @@ static void shrink(Case *all, Case *c, double seconds)
                 for (int i = 0; i < 4 && !again; i++) {
                         s.drop = outputs[i];
                         if (m && graph_out(g, s.drop) && g->n_out > 1)
-                                again = shrunk(best, c, &s) && fails_alike(c, want, legs) && !rename(c->path, best);
+                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
                 }
                 s.drop = NULL;
                 for (Ref r = n - 1; r > 0 && !again && now() < end; r--) {
@@ -225,11 +234,11 @@ static void shrink(Case *all, Case *c, double seconds)
                         for (Ref to = r - 1; to > 0 && !again && now() < end; to--) {
                                 s.to = to;
                                 if (type_eq(&NODE(g, to)->type, &x->type))
-                                        again = shrunk(best, c, &s) && fails_alike(c, want, legs) && !rename(c->path, best);
+                                        again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
                         }
                         if (!again && x->op != OP_FILL && dt_is_float(x->type.dt)) {
                                 s.fill = true;
-                                again = shrunk(best, c, &s) && fails_alike(c, want, legs) && !rename(c->path, best);
+                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
                                 s.fill = false;
                         }
                 }
@@ -237,7 +246,7 @@ static void shrink(Case *all, Case *c, double seconds)
         }
         if (rename(best, c->path))
                 return;
-        fails_alike(c, want, legs);
+        fails_alike(c, want, says, legs);
 }
 
 static void keep_case(const Options *o, const Case *c)

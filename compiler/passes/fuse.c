@@ -269,6 +269,8 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         if (outside > MAX_READS)
                 return "it reads too many values";
         *dom = first;
+        if ((n->op == OP_INTERLEAVE && !fits(&n->type, first.len * 2)) || (n->op == OP_ROPE && first.len % n->type.dim[n->type.rank - 1].n))
+                return "its shape does not fit the kernel's columns";
         if (n->op == OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
                 *dom = (Span){ first.step == 2 ? first.start & ~(int64_t)1 : first.start, first.len * 2, 1 };
         return NULL;
@@ -315,6 +317,18 @@ static void absorb(Fuse *f, int from, int to)
         f->gr[from].members = 0;
 }
 
+/* Does r see input `in` whole, element for element?  Not a slice of it, and not stretched. */
+static bool sees_whole(const Fuse *f, Ref r, Ref in)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[r];
+        Type want = n->op == OP_APPEND ? g->node[n->in[1]].type : n->type;
+        if (n->op == OP_INTERLEAVE)
+                want.dim[want.rank - 1].n /= 2;
+        const Dim elems = type_elems(&g->node[in].type);
+        return dim_eq(type_elems(&want), elems) && dim_eq(type_elems(&g->node[base_of(f, in)].type), elems);
+}
+
 /* Put all of map `from` into map or tail `to`. */
 static bool merge(Fuse *f, int from, int to)
 {
@@ -328,7 +342,7 @@ static bool merge(Fuse *f, int from, int to)
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
-                                if (gb == other && reads_stored(NODE(g, r), i))
+                                if (gb == other && (reads_stored(NODE(g, r), i) || !sees_whole(f, r, NODE(g, r)->in[i])))
                                         return false;
                                 if (gb != from && gb != to && depends(f, b, other))
                                         return false;
@@ -562,6 +576,19 @@ static void take_heads(Fuse *f, Ref r)
         }
 }
 
+/* Does kernel id wait for kernel goal through another one, or through a copy between them? */
+static bool waits_around(Fuse *f, int id, int goal)
+{
+        for (Ref s = f->order->first[id]; s; s = f->order->next[s])
+                for (int i = 0; i < NODE(f->g, s)->n_in; i++) {
+                        const Ref in = NODE(f->g, s)->in[i];
+                        const int made = NODE(f->g, base_of(f, in))->group;
+                        if (made != id && made != goal && depends(f, in, goal))
+                                return true;
+                }
+        return false;
+}
+
 /* What may stand between a norm and the matrix-vector product that applies both: with
  * rmsnorm, factors alone, since the product is scaled last. */
 static bool is_gain(const Fuse *f, Ref s, Ref norm)
@@ -632,7 +659,7 @@ static void take_norm(Fuse *f, Ref r)
         }
         if (reader && (!other || reader < other))
                 refuse(f, norm, NODE(g, r)->group, "it has another reader");
-        if (!reader && !other)
+        if (!reader && !other && !waits_around(f, NODE(g, r)->group, id))
                 absorb(f, id, NODE(g, r)->group);
 }
 

@@ -16,13 +16,13 @@
 
 /* ---- progress.c: talk ---- */
 
-typedef struct Say { bool quiet, color, tty; } Say;
-Say  say_new(const Args *a);                    /* NO_COLOR, TGC_LOG=quiet, --quiet */
-void say(const Say *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+typedef struct Progress { bool quiet, color, tty; } Progress;
+Progress  progress_new(const Args *a);                    /* NO_COLOR, TGC_LOG=quiet, --quiet */
+void say(const Progress *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void say_error(const char *msg);                /* "tgc: error: MSG", or the message's own place first */
 /* A line that is written over by the next one; on a terminal only. */
-void say_bar(const Say *s, double part, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void say_bar_end(const Say *s);
+void progress_bar(const Progress *s, double part, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void progress_bar_end(const Progress *s);
 double clock_s(void);
 const char *text_bytes(char *buf, size_t cap, double bytes);    /* "1.50 GB" */
 const char *text_count_si(char *buf, size_t cap, double n);     /* "124.4M" */
@@ -151,7 +151,7 @@ Place *param_places(const Plan *plan, struct WeightParam *p, int n);
 /* ---- weights.c: the runtime's side of checkpoints ---- */
 
 /* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */
-int  weights_import(Plan *p, const char *path, void **mem, const Say *say, Err *e);
+int  weights_import(Plan *p, const char *path, void **mem, const Progress *say, Err *e);
 /* The other way, as safetensors; dtype NULL: the plan's. */
 int  weights_export(const Plan *p, const char *path, const char *dtype, Err *e);
 /* The text of the map inside a manifest; caller frees. */

@@ -48,7 +48,7 @@ static void drop_target(Plan *p, const char *target)
 }
 
 /* `all` builds what can be built here; a target asked for by name must succeed. */
-static int add_code(Plan *p, const Targets *t, const Say *talk, Err *e)
+static int add_code(Plan *p, const Targets *t, const Progress *talk, Err *e)
 {
         int code = TGC_OK;
         Err why;
@@ -85,7 +85,7 @@ static int count_kernels(const Plan *p, int *n, Err *e)
 static int summary(const Args *a, const Loaded *l, const char *path, double seconds, Err *e)
 {
         const Section *s = plan_find(&l->plan, "manifest");
-        const Say talk = say_new(a);
+        const Progress talk = progress_new(a);
         char n[32], size[32];
         size_t bytes = 0;
         Manifest m;
@@ -123,7 +123,7 @@ int cmd_compile(const Args *a, Err *e)
 {
         Loaded l = { 0 };
         Targets t;
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         double start = clock_s();
         int code = parse_targets(&t, a, e);
         if (!code && !opt_str(a, O_OUT))

@@ -64,7 +64,7 @@ static int score_window(Session *s, const int *ids, int n, bool last, float *log
 static int score(Session *s, const Args *a, const int *ids, int n, int size, Score *sum, Err *e)
 {
         const Manifest *m = session_manifest(s);
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         int code = TGC_OK;
         if (size > n)
                 size = n;
@@ -77,12 +77,12 @@ static int score(Session *s, const Args *a, const int *ids, int n, int size, Sco
                 code = npy_out_open(&out, opt_str(a, O_LOGITS), 2, (int64_t[]){ n, m->vocab }, e);
         for (int at = 0; at + 1 < n && !code; at += size - 1) {
                 int k = n - at < size ? n - at : size;
-                say_bar(&talk, (double)at / n, "%d of %d tokens", at, n);
+                progress_bar(&talk, (double)at / n, "%d of %d tokens", at, n);
                 code = score_window(s, ids + at, k, at + k == n, logits, nll, out, sum, e);
                 if (signal_seen())
                         break;
         }
-        say_bar_end(&talk);
+        progress_bar_end(&talk);
         if (!code && signal_seen())
                 code = 128 + signal_seen();
         if (!code && out)

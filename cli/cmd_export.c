@@ -19,7 +19,7 @@ static int copy_config(const char *from, const char *folder, Err *e)
 int cmd_export(const Args *a, Err *e)
 {
         const char *folder = opt_str(a, O_OUT), *dtype = opt_set(a, O_DTYPE) ? opt_str(a, O_DTYPE) : NULL;
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         Loaded l;
         if (!folder)
                 return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER", a->pos[0]);

@@ -238,7 +238,7 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
 
 static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
 {
-        Say talk = say_new(r->a);
+        Progress talk = progress_new(r->a);
         int n = r->n - r->n_prompt;
         if (opt_flag(r->a, O_JSON))
                 return report_json(r, c, s, seed, e);

@@ -107,7 +107,7 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
         text_count_si(n, sizeof n, rate);
         if (t->talk.tty) {
                 double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T * t->n_micro / rate : 0;
-                say_bar(&t->talk, (double)(step + 1) / t->max_steps, "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left",
+                progress_bar(&t->talk, (double)(step + 1) / t->max_steps, "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left",
                         (long long)step + 1, t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
                                 (int)left % 60);
         } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first || step + 1 == t->max_steps) {
@@ -115,7 +115,7 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
                     r->grad_norm, n);
         }
         if (!isnan(val)) {
-                say_bar_end(&t->talk);
+                progress_bar_end(&t->talk);
                 say(&t->talk, "step %lld: validation loss %.4f\n", (long long)step, val);
         }
         return TGC_OK;
@@ -276,7 +276,7 @@ static int train(Train *t, Err *e)
         signals_defer();
         t->began = clock_s();
         int code = loop(t, e);
-        say_bar_end(&t->talk);
+        progress_bar_end(&t->talk);
         if (code)
                 return code;
         double seconds = clock_s() - t->began;

@@ -141,7 +141,7 @@ static int tune(Tune *t, Err *e)
         }
         for (int i = 0; i < t->n && !sure; i++)
                 t->product[i].best = 0;
-        say_bar_end(&t->talk);
+        progress_bar_end(&t->talk);
         free(r.us);
         return code;
 }
@@ -266,7 +266,7 @@ static int products_of_model(Tune *t, bool sm90, char **mem, Err *e)
 
 int cmd_tune(const Args *a, Err *e)
 {
-        Tune t = { .a = a, .talk = say_new(a) };
+        Tune t = { .a = a, .talk = progress_new(a) };
         const char *path = opt_str(a, O_OUT) ? opt_str(a, O_OUT) : a->pos[0];
         char real[4400], *mem = NULL;
         ModelKind kind;

@@ -320,7 +320,7 @@ static int find_weights(const Loaded *l, const Args *a, const char *path, const 
 static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         const char *from;
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         int code = find_weights(l, a, path, how, &from, e);
         return code || !from ? code : weights_import(&l->plan, from, &l->weights, &talk, e);
 }
@@ -353,7 +353,7 @@ static void say_passed_over(const Plan *p, const Args *a, const char *choices)
         const Section *s = plan_find(p, "choices");
         size_t all = text_count(choices, strlen(choices), "choose"),
                taken = s ? text_count(s->data, s->size, "choose") : 0;
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         if (taken < all)
                 say(&talk, "%s: %zu of %zu choices are of products that this model has not\n", opt_str(a, O_TUNED),
                     all - taken, all);
@@ -388,7 +388,7 @@ static void say_no_infer(const Args *a, const char *msg)
 {
         static const char word[] = "error: ";
         const char *at = strstr(msg, word);
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         if (at)
                 say(&talk, "%.*snote: %s\n", (int)(at - msg), msg, at + sizeof word - 1);
         if (at)
@@ -399,7 +399,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
 {
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
         const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN || a->cmd == CMD_EVAL;
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         Err no_infer = { 0 };
         int code = TGC_OK, documents;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);

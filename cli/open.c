@@ -39,7 +39,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         if (code)
                 return err_set(e, code, "%s", why.msg);
         const char *warning = dev_load_warning(session_device(*s));
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         if (*warning)
                 say(&talk, "%s: %s\n", a->pos[0], warning);
         return TGC_OK;
@@ -47,7 +47,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
 
 void say_random(const Args *a, const Loaded *l)
 {
-        Say talk = say_new(a);
+        Progress talk = progress_new(a);
         if (!plan_find(&l->plan, "weights") && l->kind != MODEL_HF)
                 say(&talk, "%s: compiled without weights, so they will be random; --weights gives a model some, and what "
                     "`tgc train` learns is in its --out_dir\n", a->pos[0]);

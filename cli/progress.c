@@ -7,16 +7,16 @@
 #include <unistd.h>
 #include "cli.h"
 
-Say say_new(const Args *a)
+Progress progress_new(const Args *a)
 {
         const char *log = getenv("TGC_LOG"), *no = getenv("NO_COLOR"), *term = getenv("TERM");
-        Say s = { .quiet = opt_flag(a, O_QUIET) || (log && !strcmp(log, "quiet")) };
+        Progress s = { .quiet = opt_flag(a, O_QUIET) || (log && !strcmp(log, "quiet")) };
         s.color = isatty(2) && !(no && *no) && term && strcmp(term, "dumb");
         s.tty = s.color && !s.quiet;
         return s;
 }
 
-void say(const Say *s, const char *fmt, ...)
+void say(const Progress *s, const char *fmt, ...)
 {
         va_list ap;
         if (s->quiet)
@@ -37,7 +37,7 @@ void say_error(const char *msg)
         fputc('\n', stderr);
 }
 
-void say_bar(const Say *s, double part, const char *fmt, ...)
+void progress_bar(const Progress *s, double part, const char *fmt, ...)
 {
         enum { WIDTH = 24 };
         va_list ap;
@@ -55,7 +55,7 @@ void say_bar(const Say *s, double part, const char *fmt, ...)
         fflush(stderr);
 }
 
-void say_bar_end(const Say *s)
+void progress_bar_end(const Progress *s)
 {
         if (s->tty)
                 fprintf(stderr, "\r\033[K");

@@ -13,7 +13,7 @@ typedef struct Train {
         const char **define; char *define_text;
         bool       plan;                /* a PLAN was given, not a MODEL */
         int        lock;                /* of OUT_DIR; -1: none */
-        Say        talk;
+        Progress        talk;
         Loaded     l;
         Session   *s;
         bool       in_place;            /* what is trained is OUT_DIR/model.plan itself */

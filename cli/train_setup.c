@@ -366,7 +366,7 @@ static int go_on(Train *t, Err *e)
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
-        *t = (Train){ .args = *a, .talk = say_new(a), .last_val = NAN, .csv = -1, .lock = -1 };
+        *t = (Train){ .args = *a, .talk = progress_new(a), .last_val = NAN, .csv = -1, .lock = -1 };
         t->a = &t->args;
         t->state.best = INFINITY;
         if (!opt_str(a, O_DATA))

@@ -18,7 +18,7 @@ typedef struct Product {
 
 typedef struct Tune {
         const Args *a;
-        Say      talk;
+        Progress      talk;
         Loaded   l;
         Product *product; int n;
         int      rounds, round;

@@ -16,10 +16,10 @@ typedef struct Launch { int prog, at, product; } Launch;
 
 /* ---- products of a plan ---- */
 
-static int open_words(Words *w, const Plan *p, char **mem, Err *e)
+static int open_words(LineReader *w, const Plan *p, char **mem, Err *e)
 {
         const Section *s = plan_find(p, "products");
-        *w = (Words){ .what = "products", .e = e };
+        *w = (LineReader){ .what = "products", .e = e };
         *mem = s ? strndup(s->data, s->size) : NULL;
         w->rest = *mem;
         if (!s)
@@ -55,17 +55,17 @@ static void add_tile(Product *p, const char *tile, bool sm90)
 }
 
 /* product KEY has TILE [TILE90] or TILE...; on sm_90a the second is what runs. */
-static void read_product(Tune *t, Words *w, bool sm90)
+static void read_product(Tune *t, LineReader *w, bool sm90)
 {
-        Product p = { .key = words_need(w, "key"), .prog = -1 };
-        words_keyword(w, "has");
-        const char *here = words_need(w, "tile"), *s = words_need(w, "or");
+        Product p = { .key = line_need(w, "key"), .prog = -1 };
+        line_keyword(w, "has");
+        const char *here = line_need(w, "tile"), *s = line_need(w, "or");
         if (strcmp(s, "or")) {
                 here = sm90 ? s : here;
-                words_keyword(w, "or");
+                line_keyword(w, "or");
         }
         add_tile(&p, here, true);
-        while ((s = words_next(w)))
+        while ((s = line_word(w)))
                 add_tile(&p, s, sm90);
         t->product[t->n++] = p;
 }
@@ -73,21 +73,21 @@ static void read_product(Tune *t, Words *w, bool sm90)
 /* Of the programs that have it the first one is where it is timed. */
 int tune_products(Tune *t, const Plan *p, bool sm90, char **mem, Err *e)
 {
-        Words w;
+        LineReader w;
         int code = open_words(&w, p, mem, e);
         if (code)
                 return code;
         if (!(t->product = calloc(text_count(*mem, strlen(*mem), "product") + 1, sizeof *t->product)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the products");
-        while (!w.code && words_line(&w)) {
-                const char *s = words_need(&w, "statement");
+        while (!w.code && line_next(&w)) {
+                const char *s = line_need(&w, "statement");
                 if (!strcmp(s, "product"))
                         read_product(t, &w, sm90);
                 if (strcmp(s, "run"))
                         continue;
-                int prog = prog_of(words_need(&w, "program"));
-                words_need(&w, "launch");
-                int i = find_product(t, words_need(&w, "key"));
+                int prog = prog_of(line_need(&w, "program"));
+                line_need(&w, "launch");
+                int i = find_product(t, line_need(&w, "key"));
                 if (i < 0 || prog < 0)
                         continue;
                 Product *x = &t->product[i];
@@ -101,7 +101,7 @@ int tune_products(Tune *t, const Plan *p, bool sm90, char **mem, Err *e)
 /* The launches of products in a plan with other tiles.  *out is malloc'd. */
 static int read_launches(const Tune *t, const Plan *p, Launch **out, int *n, Err *e)
 {
-        Words w;
+        LineReader w;
         char *mem;
         int code = open_words(&w, p, &mem, e);
         *out = NULL;
@@ -112,15 +112,15 @@ static int read_launches(const Tune *t, const Plan *p, Launch **out, int *n, Err
         *out = calloc(text_count(mem, strlen(mem), "run") + 1, sizeof **out);
         if (!alone || !*out)
                 code = err_set(e, TGC_NO_MEMORY, "no memory for the launches");
-        while (!code && !w.code && words_line(&w)) {
-                const char *s = words_need(&w, "statement");
+        while (!code && !w.code && line_next(&w)) {
+                const char *s = line_need(&w, "statement");
                 if (!strcmp(s, "product")) {
-                        int i = find_product(t, words_need(&w, "key"));
+                        int i = find_product(t, line_need(&w, "key"));
                         if (i >= 0)
                                 alone[i] = true;
                 } else if (!strcmp(s, "run")) {
-                        Launch x = { prog_of(words_need(&w, "program")), (int)words_int(&w, "launch", 1 << 24), 0 };
-                        x.product = find_product(t, words_need(&w, "key"));
+                        Launch x = { prog_of(line_need(&w, "program")), (int)line_int(&w, "launch", 1 << 24), 0 };
+                        x.product = find_product(t, line_need(&w, "key"));
                         if (x.product >= 0 && !(alone[x.product] && t->product[x.product].prog == x.prog))
                                 x.product = -1;
                         if (x.prog >= 0)
@@ -242,7 +242,7 @@ static int time_plan(Tune *t, const Plan *p, Session *s, Round *r, Err *e)
 
 static void show_round(const Tune *t, double part, const char *what)
 {
-        say_bar(&t->talk, (t->round + part) / t->rounds, "round %d of %d: %s", t->round + 1, t->rounds, what);
+        progress_bar(&t->talk, (t->round + part) / t->rounds, "round %d of %d: %s", t->round + 1, t->rounds, what);
 }
 
 int tune_measure(Tune *t, const char *choices, Round *r, Err *e)

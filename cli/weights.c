@@ -49,7 +49,7 @@ static int arena_size(const Plan *p, const Manifest *m, size_t *size, Err *e)
         return TGC_OK;
 }
 
-static void say_absent(const Say *s, const char *path, const WeightReport *r)
+static void say_absent(const Progress *s, const char *path, const WeightReport *r)
 {
         for (int i = 0; i < r->n_absent && i < 5; i++)
                 say(s, "%s: has nothing for the parameter %s\n", path, r->absent[i]);
@@ -69,7 +69,7 @@ static WeightParam *in_section(const Manifest *m, char *mem)
         return p;
 }
 
-static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Say *talk, Err *e)
+static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Progress *talk, Err *e)
 {
         WeightParam *p = in_section(m, mem);
         Place *place = p ? param_places(plan, p, m->n_params) : NULL;
@@ -85,7 +85,7 @@ static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Che
         return code;
 }
 
-static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const Say *talk, Err *e)
+static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const Progress *talk, Err *e)
 {
         Checkpoint *ck = NULL;
         WeightMap *map = NULL;
@@ -116,7 +116,7 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
         return code;
 }
 
-int weights_import(Plan *p, const char *path, void **mem, const Say *talk, Err *e)
+int weights_import(Plan *p, const char *path, void **mem, const Progress *talk, Err *e)
 {
         const Section *s = plan_find(p, "manifest");
         Manifest m;

@@ -1,7 +1,7 @@
 /* codegen.h: from a fused graph to kernels, launches and buffers.
  *
  * A group of nodes (Node.group) is one kernel: an anchor with structure of its
- * own (matmul, norm, attention ...), heads that feed it and tails that finish its
+ * own (matmul, norm, attention ...), prologues that feed it and epilogues that finish its
  * outputs; or no anchor: a map.  Functions are grouped by the file that defines
  * them. */
 #ifndef TGC_CODEGEN_H
@@ -47,10 +47,10 @@ bool    owns_storage(const Graph *g, Ref r);
 
 /* The part of a kernel that is a function of one element position. */
 typedef struct Functor {
-        Ref  root;              /* tail: the anchor's output that arrives as v; head: the value to deliver; map: 0 */
-        Ref  result;            /* of a tail that hands a value back in v; else 0 */
-        bool head;
-        bool puts;              /* a tail whose 16-bit results `out` stores: of tiles, by TailStores in kernels/common/tgc.cuh */
+        Ref  root;              /* epilogue: the anchor's output that arrives as v; prologue: the value to deliver; map: 0 */
+        Ref  result;            /* of an epilogue that hands a value back in v; else 0 */
+        bool prologue;
+        bool puts;              /* an epilogue whose 16-bit results `out` stores: of tiles, by EpilogueStores in kernels/common/tgc.cuh */
         Type shape;             /* of the domain: rows are all but what makes up n */
         int64_t n;              /* columns */
         Dim  rows;
@@ -61,8 +61,8 @@ typedef struct Functor {
 typedef struct Group {
         int     id;
         Ref     anchor;                         /* 0: a map */
-        Functor head[MAX_IN];                   /* of the anchor's inputs; n_nodes 0: read as it lies */
-        Functor tail[MAX_OUT];                  /* of its outputs; of a map: tail[0] */
+        Functor prologue[MAX_IN];                   /* of the anchor's inputs; n_nodes 0: read as it lies */
+        Functor epilogue[MAX_OUT];                  /* of its outputs; of a map: epilogue[0] */
         int     n_out;
         Ref    *node;                           /* all members */
         int     n_nodes;
@@ -76,15 +76,15 @@ bool   domain_of(const Type *t, int64_t *n, Dim *rows);                 /* how a
 /* Columns of the domain `n` that r, seen through views from base, occupies. */
 typedef struct Span { int64_t start, len; int step; } Span;
 bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
-/* A head that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
-typedef struct NormHead { Functor before, gain; Ref norm; } NormHead;
-bool   norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out);       /* false: no norm in it */
-bool    matvec_norms(const Graph *g, Ref matmul);        /* it can standardise its rows itself */
-int64_t matvec_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
+/* A prologue that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
+typedef struct NormPrologue { Functor before, gain; Ref norm; } NormPrologue;
+bool   norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out);       /* false: no norm in it */
+bool    gemv_norms(const Graph *g, Ref matmul);        /* it can standardise its rows itself */
+int64_t gemv_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
 /* Whether its kernel may store the row that it standardises for itself: that costs one block a little, where a
  * launch would cost more. */
-bool    matvec_keeps(const Graph *g, Ref matmul);
-Functor store_of(Graph *g, Ref r);                      /* a tail that stores r as it comes */
+bool    gemv_keeps(const Graph *g, Ref matmul);
+Functor store_of(Graph *g, Ref r);                      /* an epilogue that stores r as it comes */
 int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
 bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
@@ -113,10 +113,10 @@ typedef struct Work { Dim elems; int size; const char *keep; } Work;
  * alone: columns lo to hi; hi 0: any of it. */
 typedef struct Use { bool written; int64_t lo, hi; } Use;
 
-/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (EARLY_A, EARLY_B); or
+/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (PREFETCH_A, PREFETCH_B); or
  * everything but the first (true or false); or both, by which is known what else to load: the piece waits by itself then. */
-typedef enum EarlyKind { EARLY_EACH, EARLY_REST, EARLY_BOTH } EarlyKind;
-typedef struct Early { Slot slot[2]; EarlyKind kind; } Early;
+typedef enum PrefetchKind { PREFETCH_EACH, PREFETCH_REST, PREFETCH_BOTH } PrefetchKind;
+typedef struct Prefetch { Slot slot[2]; PrefetchKind kind; } Prefetch;
 
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
@@ -126,12 +126,12 @@ typedef struct Piece {
         int         threads, smem, min_blocks, n_args;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait */
-        const struct Early *early;      /* it can load before that: what it may stands at \3 in body (launches_early) */
+        const struct Prefetch *early;      /* it can load before that: what it may stands at \3 in body (launches_overlap) */
         bool        alone;              /* fills the GPU: not to be joined with others */
         bool        fast;               /* 16-bit arguments: fast functions will do */
         int         product;            /* it is work of product - 1 of the module's; 0: of none */
         bool        plain;              /* calls no functions: does not care who is beside it */
-        const struct Short *brief;      /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
+        const struct SingleWave *single_wave;      /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
         double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
         double      flops, bytes;       /* of one launch at the program's largest sizes */
         const char *where;              /* the ops fused into it, and their lines */
@@ -152,7 +152,7 @@ typedef struct Launch {
         int         n_pieces;
         bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
         bool        early;              /* on sm_90a it starts before the launch before has ended */
-        bool        calls_late;         /* calls_next, but not before it has waited itself */
+        bool        triggers_after_wait;         /* triggers_first, but not before it has waited itself */
         int         spread;             /* its shared memory there, where on90 says nothing; 0: as everywhere */
 } Launch;
 
@@ -237,7 +237,7 @@ int   work_keep(Emit *e, Dim elems, int size, const char *name);
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
-/* A tail's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (TailStores in kernels/common/tgc.cuh), in a
+/* An epilogue's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (EpilogueStores in kernels/common/tgc.cuh), in a
  * matrix of rows of cols elements, ld apart.  ld 0: it does not lie so. */
 typedef struct Stored { Slot slot; DType dt; int64_t cols, ld; int width; } Stored;
 enum { MOST_STORED = 2 };
@@ -248,7 +248,7 @@ typedef struct FunctorText {
         bool reads;             /* something in every row */
         bool by_row;            /* what it reads is not the same for all rows */
         double bytes, flops;    /* per whole domain, at the largest sizes */
-        int    n_stored;        /* CUDA: all that a tail stores, if the copy engine may do that; else 0 */
+        int    n_stored;        /* CUDA: all that an epilogue stores, if the copy engine may do that; else 0 */
         Stored stored[MOST_STORED], from;       /* from: and reads of rows, as much as it stores first */
 } FunctorText;
 
@@ -264,9 +264,9 @@ typedef struct Build {
         int         threads, smem, min_blocks;
         On90        on90;
         bool        waits;              /* the task calls pdl_wait, after loads of weights */
-        const struct Early *early;      /* of Piece */
+        const struct Prefetch *early;      /* of Piece */
         bool        alone, plain;       /* of Piece */
-        const struct Short *brief;
+        const struct SingleWave *single_wave;
         double      us, flops, bytes;   /* us: of Piece */
 } Build;
 
@@ -274,7 +274,7 @@ Build build_start(Emit *e, const Group *gr, const char *include, const char *tit
 void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
 /* At \3 in the body, if it has that, stands what may be loaded early. */
-void  build_early(Build *b, EarlyKind kind, const Slot *first, const Slot *second);    /* EARLY_REST: the second is NULL */
+void  build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);    /* PREFETCH_REST: the second is NULL */
 void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
 void  build_end(Build *b, const char *grid);    /* adds the launch */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
@@ -289,7 +289,7 @@ const char *dim_grid(Emit *e, Dim d);   /* manifest text */
 
 int64_t grid_count(const char *expr);                    /* blocks; -1: they depend on B or T */
 bool    piece_equal(const Piece *a, const Piece *b);
-bool    calls_next(const Emit *e);                       /* kernels announce the next before they wait themselves, but for calls_late */
+bool    triggers_first(const Emit *e);                       /* kernels announce the next before they wait themselves, but for triggers_after_wait */
 void    kernels_name(Emit *e);                           /* every launch gets a kernel, equal texts the same one */
 void    text_as(Text *out, const char *text, const char *to, const char *indent);       /* \1 as `to`, lines indented but empty ones */
 
@@ -308,10 +308,10 @@ bool same_storage(const Emit *e, const Slot *a, const Slot *b);
 
 /* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a ---- */
 
-void launches_early(Emit *e);                                           /* once launches are in order */
+void launches_overlap(Emit *e);                                           /* once launches are in order */
 const Launch *launch_next(const Emit *e, const Launch *l);              /* that sm_90a has, or NULL */
 
-/* ---- functor.c: heads and tails as text, CUDA and C ---- */
+/* ---- functor.c: prologues and epilogues as text, CUDA and C ---- */
 
 void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorText *out);
 
@@ -344,7 +344,7 @@ Ref     item_of(Emit *e, Ref r, int index);                             /* the n
 
 struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps, ps32; double ta; };
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
- * bytes that the tail moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
+ * bytes that the epilogue moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
  * it is fixed; a has memory for all. */
 typedef struct Product90 {
         DType   dt;
@@ -352,11 +352,11 @@ typedef struct Product90 {
         Slot    a, w;
         int64_t lda, ldw, M, N, K;
         int     align;
-        double  tail_bytes;
+        double  epilogue_bytes;
         bool    reads, fixed;
         Dim     rows;
-        bool    brief;                  /* it may have a short tile */
-        bool    slabs;                  /* w is turn90's copy */
+        bool    single_wave;                  /* it may have a short tile */
+        bool    slabs;                  /* w is transpose90's copy */
         int     n_stored;               /* of FunctorText */
         Stored  stored[MOST_STORED], from;
 } Product90;
@@ -364,28 +364,28 @@ typedef struct Product90 {
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
 int     tile90_list(const Product90 *p, bool cut, Candidate *out);
 bool    tile90_known(const char *name);
-double  tile_time_tail(const Tile *t, const Product90 *p, int splits);         /* tile_time, and what its own tail moves */
+double  tile_time_epilogue(const Tile *t, const Product90 *p, int splits);         /* tile_time, and what its own epilogue moves */
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE;           /* false: r does not lie as rows */
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld);
-/* Opens the branches and writes that for sm_90a, which names `tail` or, splits above 1, the argument ws; the caller
+/* Opens the branches and writes that for sm_90a, which names `epilogue` or, splits above 1, the argument ws; the caller
  * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
  * or NULL.  forced: t is what was asked for. */
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums);
 const char *maps90(Build *b, const Product90 *p);       /* C text: maps, M, N, K */
 /* Before product90: of float32 w must have K contiguous; if it has not, a launch of its own makes what has, of which p
  * speaks then. */
-void turn90(Build *b, Product90 *p);
+void transpose90(Build *b, Product90 *p);
 bool takes90(const Emit *e, DType dt);                  /* it does products of such matrices */
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
 
 /* A product short enough for tiles that all run at once, a block each; t: which was asked for, or NULL: as is best for the
  * launch. */
-typedef struct Short { Product90 p; const Tile90 *t; } Short;
-enum { MOST_SHORTS = 4 };
+typedef struct SingleWave { Product90 p; const Tile90 *t; } SingleWave;
+enum { MOST_SINGLE_WAVES = 4 };
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
-double shorts_pick(const Short *const *s, int n, const Tile90 **best);
-On90 short_on90(Arena *a, const Tile90 *t, const Short *s);
+double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best);
+On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s);
 
 const Tile90 *tile90_at(int i);                                         /* NULL behind the last */
 
@@ -400,10 +400,10 @@ typedef struct Experts90 {
         Ref     a, w;
         int64_t E, M, N, K, adiv, wdiv;
         int     align;
-        double  tail_bytes;             /* per element of y or dW */
+        double  epilogue_bytes;             /* per element of y or dW */
         const char *rows_a, *rows_w, *order;
 } Experts90;
-/* If it pays opens the branches and writes that for sm_90a, which names `tail`; the caller goes on with the other one, of tile
+/* If it pays opens the branches and writes that for sm_90a, which names `epilogue`; the caller goes on with the other one, of tile
  * `other`, and ends it with #endif. */
 bool expert90(Build *b, const Experts90 *x, const Tile *other);
 
@@ -411,14 +411,14 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other);
 
 Choices *choices_read(Arena *a, const char *text, const char *name);
 int   choices_used(Choices *c, Text *out);      /* those that products took, sorted, as text; how many */
-/* How a product may be done: K in parts; through tensor maps; M is the most it can be.  tail: its name in the key.
+/* How a product may be done: K in parts; through tensor maps; M is the most it can be.  epilogue: its name in the key.
  * sums: of op(a)'s rows are wanted too. */
-typedef struct Ways { bool cut, maps, most, sums; int64_t batch; const char *tail; } Ways;
+typedef struct Ways { bool cut, maps, most, sums; int64_t batch; const char *epilogue; } Ways;
 /* t90 NULL: t does it everywhere.  forced: measured. */
 typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, product, first; bool forced; } Pick;
 Pick  product_pick(Emit *e, const Product90 *p, const Ways *w);
 void  product_end(Emit *e, const Pick *k);      /* the launches since then are the product's */
-const char *tail_key(Emit *e, const Functor *f);        /* names of its ops */
+const char *epilogue_key(Emit *e, const Functor *f);        /* names of its ops */
 void  products_run(Emit *e, const char *program, Text *out);    /* for `tgc tune`, see runtime/plan/plan.h */
 void  products_text(const Module *m, Text *out);        /* after the last products_run */
 
@@ -426,7 +426,7 @@ void  products_text(const Module *m, Text *out);        /* after the last produc
 
 bool att90_fits(Emit *e, Ref r);        /* r (B,T,heads,D) can be read through a tensor map */
 const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap */
-/* Opens the branches and writes that for sm_90a, which names `in` and `tail`; the caller goes on with the other one
+/* Opens the branches and writes that for sm_90a, which names `in` and `epilogue`; the caller goes on with the other one
  * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
 bool att90_forward(Build *b, Ref r, const char *lse);
 /* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters (kernels/attention/attention_decode_sm90.cuh):
@@ -435,32 +435,32 @@ bool att90_forward(Build *b, Ref r, const char *lse);
 bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts, const char *done);
 bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has Hopper kernels */
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
-typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_ONCE, GRAD_WHOLE } GradKind;
+typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_FUSED, GRAD_SHORT } GradKind;
 GradKind att90_grad_kind(Emit *e, Ref r);
-/* Likewise its branch of dq's kernel, of dk's and dv's, which names tail_k and tail_v, or of all.  sums: C text, lse
+/* Likewise its branch of dq's kernel, of dk's and dv's, which names epilogue_k and epilogue_v, or of all.  sums: C text, lse
  * and delta, for dq after the output and its strides, for both after { output, its strides, its gradient, those };
  * of whole sequences no delta. */
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
 
 /* ---- sm90_qkv_attention.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
 
-/* b: a matvec_short product that has its head and tail.  Where an attention over the cache reads what it makes, opens
+/* b: a gemv_short product that has its prologue and epilogue.  Where an attention over the cache reads what it makes, opens
  * the branches and writes that for sm_90a; the caller goes on with the other one and ends it with #endif.
- * minv: the tail's.  C text: template arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
-struct MatvecShort;
-bool attend90(Build *b, const struct MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest);
+ * minv: the epilogue's.  C text: template arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
+struct GemvShort;
+bool qkv_attention90(Build *b, const struct GemvShort *few, int minv, const char *shape, const char *operands, const char *rest);
 void att_operands(Build *b, const Group *attention);    /* attention.c: \1_att, and `in`, for CUDA */
 
 /* ---- sm90_gemm_norm.c: on sm_90a, a product and the norm of its rows in one launch ---- */
 
-/* The group of a norm that reads, as its rows of N, what the product's tail stores as `of`; or NULL.  The tail is then to
+/* The group of a norm that reads, as its rows of N, what the product's epilogue stores as `of`; or NULL.  The epilogue is then to
  * hand that back. */
 void norms_find(Emit *e);                       /* before the first kernel */
 const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
-/* b: the product, its K terms in tiles t, with its tail.  If the rows' tiles fit a cluster opens the branches and writes that for
+/* b: the product, its K terms in tiles t, with its epilogue.  If the rows' tiles fit a cluster opens the branches and writes that for
  * sm_90a; the caller goes on with the other one and ends it with #endif.  C text: shape, template arguments T to ALIGN;
  * operands a to K. */
-bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);   /* the same of a short product's */
+bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);   /* the same of a short product's */
 bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
             const char *operands);
 
@@ -469,8 +469,8 @@ bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, in
 void gen_map(Emit *e, const Group *gr);
 void gen_row(Emit *e, const Group *gr);
 void gen_column(Emit *e, const Group *gr);
-void gen_matmul(Emit *e, const Group *gr);
-void gen_expert(Emit *e, const Group *gr);
+void gen_gemm(Emit *e, const Group *gr);
+void gen_grouped_gemm(Emit *e, const Group *gr);
 void gen_loss(Emit *e, const Group *gr);
 void gen_attention(Emit *e, const Group *gr);
 void gen_route(Emit *e, const Group *gr);
@@ -478,7 +478,7 @@ void gen_sample(Emit *e, const Group *gr);
 void gen_group(Emit *e, const Group *gr);       /* the switch over all of them */
 
 /* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the group to
- * gen_matmul, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
+ * gen_gemm, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
 void columns_find(Emit *e);                     /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */
 int  column_work(Emit *e, const Group *gr, int64_t parts90);

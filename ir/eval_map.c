@@ -3,14 +3,14 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct Words { uint32_t w[4]; } Words;
+typedef struct LineReader { uint32_t w[4]; } LineReader;
 
 /* Philox4x32-10 (Salmon et al., SC 2011). */
-static Words philox(Words c, uint32_t k0, uint32_t k1)
+static LineReader philox(LineReader c, uint32_t k0, uint32_t k1)
 {
         for (int r = 0; r < 10; r++) {
                 uint64_t p = 0xD2511F53ull * c.w[0], q = 0xCD9E8D57ull * c.w[2];
-                c = (Words){ { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ c.w[3] ^ k1,
+                c = (LineReader){ { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ c.w[3] ^ k1,
                         (uint32_t)p } };
                 k0 += 0x9E3779B9u;
                 k1 += 0xBB67AE85u;
@@ -22,7 +22,7 @@ static Words philox(Words c, uint32_t k0, uint32_t k1)
 bool eval_keeps(const Eval *e, double p, int64_t id, int64_t i)
 {
         uint64_t u = (uint64_t)i;
-        Words c = { { (uint32_t)(u >> 2), (uint32_t)(u >> 34), (uint32_t)id,
+        LineReader c = { { (uint32_t)(u >> 2), (uint32_t)(u >> 34), (uint32_t)id,
                       (uint32_t)e->c.step * (uint32_t)e->c.n_micro + (uint32_t)e->c.micro } };
         c = philox(c, e->c.seed[0], e->c.seed[1]);
         return (c.w[i & 3] >> 8) * (1. / 16777216.) >= (double)(float)p;

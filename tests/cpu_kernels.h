@@ -65,10 +65,10 @@ static inline void *stored(int ty, float *x, long n)
         if (!(fabs(g_ - w_) <= t_)) { printf("  at "); printf(__VA_ARGS__); printf("\n"); } \
         CHECK_MSG(fabs(g_ - w_) <= t_, "got %.9g, want %.9g, tolerance %.2g", g_, w_, t_); } while (0)
 
-/* Heads and tails over plain arrays: x0, x1, x2 in, y0, y1 out, rows of N (resp. n_out). */
+/* Heads and epilogues over plain arrays: x0, x1, x2 in, y0, y1 out, rows of N (resp. n_out). */
 typedef struct Io { const float *x0, *x1, *x2; float *y0, *y1; long N, n_out; const float *bias; } Io;
 #define IO ((const Io *)args)
-TGC_INLINE void head0(const void *args, long row, int col, int n, float *v)
+TGC_INLINE void prologue0(const void *args, long row, int col, int n, float *v)
 {
         load_float(v, IO->x0 + row * IO->N + col, n);
 }
@@ -81,21 +81,21 @@ TGC_INLINE void scale_head(const void *args, long row, int col, int n, float *v)
         (void)col, (void)n;
         v[0] = IO->x2[row];
 }
-TGC_INLINE void tail0(const void *args, long row, int col, int n, float *v)
+TGC_INLINE void epilogue0(const void *args, long row, int col, int n, float *v)
 {
         store_float(IO->y0 + row * IO->n_out + col, v, n);
         for (int i = 0; i < n; i++)
-                v[i] = NAN;             /* tails may overwrite */
+                v[i] = NAN;             /* epilogues may overwrite */
 }
-TGC_INLINE void tail1(const void *args, long row, int col, int n, float *v)
+TGC_INLINE void epilogue1(const void *args, long row, int col, int n, float *v)
 {
         store_float(IO->y1 + row * IO->n_out + col, v, n);
 }
-TGC_INLINE void expert_tail(const void *args, long row, int col, int n, float *v, int e)
+TGC_INLINE void expert_epilogue(const void *args, long row, int col, int n, float *v, int e)
 {
         for (int i = 0; i < n; i++)
                 v[i] += IO->bias[e];
-        tail0(args, row, col, n, v);
+        epilogue0(args, row, col, n, v);
 }
 TGC_INLINE void pair_head(const void *args, long row, int col, int n, float *dy, float *g)
 {

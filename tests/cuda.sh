@@ -31,7 +31,7 @@ run_case() {
         log=$out/$(echo "$name" | tr ' /' '__').log
         if ! timeout -k 5 "$limit" bash -c "$command" > "$log" 2>&1; then
                 echo "not ok $name"
-                grep -v '^ok \|^skip ' "$log" | tail -8 | sed 's/^/        /'
+                grep -v '^ok \|^skip ' "$log" | epilogue -8 | sed 's/^/        /'
         elif grep -q '^skip ' "$log" && ! grep -q '^ok ' "$log"; then
                 echo "skip $name: $(sed -n 's/^skip //p' "$log" | head -1)"     # nothing in it ran
         else
@@ -62,7 +62,7 @@ models=(
 
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
-        for t in kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test attention_tf32_test; do
+        for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test attention_test attention_tf32_test; do
                 LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 \
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done

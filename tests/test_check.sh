@@ -13,11 +13,11 @@ out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 
 say() {         # say STATUS NAME [FILE]; with TIMES=1 the processor time until here
-        [ -z "$TIMES" ] || { times > "$out/times"; echo "# until $2 $(tail -n 1 "$out/times")"; }
+        [ -z "$TIMES" ] || { times > "$out/times"; echo "# until $2 $(epilogue -n 1 "$out/times")"; }
         if [ "$1" -eq 0 ]; then
                 echo "ok $2"
         elif [ "$1" -eq 4 ]; then
-                echo "skip $2: $(tail -n 1 "$3")"
+                echo "skip $2: $(epilogue -n 1 "$3")"
         else
                 echo "not ok $2 (exit $1)"
                 grep -v ' ok$' "$3" | head -20
@@ -170,7 +170,7 @@ for m in "1 tinylm.lua -b 8 -D vocab=65 --block-size 192 --dtype bf16" "1 naive_
         "$TGC" dump models/$m --cuda --mode train -q | awk -v want="$want" '
                 /^extern "C"/ { waits = short = 0 }
                 /^ *pdl_wait\(\);/ { waits++; last = NR }
-                /^ *ce_short_task</ { n++; short = 1; bad += waits }
+                /^ *ce_small_vocab_task</ { n++; short = 1; bad += waits }
                 /^ *bucket_task</ && short { beside++; bad += last != NR - 1 }
                 END { print n + 0, "kernels,", beside + 0, "with others beside;", bad + 0, "wait where they should not"
                       exit n != want || bad || n && !beside }' > "$out/log"
@@ -200,7 +200,7 @@ for m in "1 gpt.lua -b 32 --block-size 1024" "1 gpt.lua -b 11 --block-size 1000"
         want=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
         "$TGC" dump models/$m -D vocab=512 -D n_layer=1 --dtype bf16 --cuda --mode train -q > "$out/cuda"
-        n=$(grep -c '^ *attention_once_tma<' "$out/cuda")
+        n=$(grep -c '^ *attention_backward_fused_tma<' "$out/cuda")
         echo "$n kernels" > "$out/log"
         [ "$n" -eq "$want" ] && grep -q attention_dq_task "$out/cuda"
         say $? "attention's gradients at once: $m" "$out/log"
@@ -215,7 +215,7 @@ for m in "12 1 2 gpt.lua" "13 1 3 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_hea
         two=${m%% *} m=${m#* }
         reads=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
-        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -oE '(boxed|fetched)<[0-9]*>\(tail.*map_[cd]\)' |
+        "$TGC" dump models/$m -D vocab=50304 -D n_layer=2 -b 16 --dtype bf16 --cuda --mode train -q | grep -oE '(boxed|fetched)<[0-9]*>\(epilogue.*map_[cd]\)' |
                 awk -v one="$one" -v two="$two" -v reads="$reads" '{ n[/map_d/]++; r += /fetched.*map_r/ }
                         END { print n[0] + 0, "of one,", n[1] + 0, "of two,", r + 0, "of reads"; exit n[0] < one || n[1] != two || r < reads }' > "$out/log"
         say $? "results by the copy engine: $m" "$out/log"
@@ -236,7 +236,7 @@ for m in "2 models/tinylm.lua -D n_layer=1" "0 models/gpt.lua"; do      # at lea
         # shellcheck disable=SC2086
         "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
                 /^#define TGC_WEIGHTS_STAY/ { stay++; next_one = 1 }
-                /^#include/ && next_one { next_one = 0; if ($2 !~ /matvec|attend/) other++ }
+                /^#include/ && next_one { next_one = 0; if ($2 !~ /gemv|attend/) other++ }
                 END { print stay + 0, "kernels,", other + 0, "others"; exit want ? stay < want || other : stay }' > "$out/log"
         say $? "weights that stay in L2: $m" "$out/log"
 done
@@ -245,7 +245,7 @@ done
 
 "$TGC" dump models/moe.lua --cuda --dtype bf16 --mode infer -D n_layer=1 -D n_embd=768 -D n_ff=3072 -D head_dim=96 -D n_head=8 -D n_kv_head=8 -q | awk '
         /^\/\/@ unit/ { late_before = late; late = waits = calls = 0 }
-        /^#define TGC_NEXT_EARLY 1/ { late = 1 }
+        /^#define TGC_PDL_AFTER_WAIT 1/ { late = 1 }
         /^ *pdl_launch\(\);/ { both += late }
         /^ *pdl_wait\(\);/ { waits = 1 }
         /^ *expert_rows_task<.*a.gates/ { n++; bad += waits || !late_before }
@@ -256,8 +256,8 @@ say $? "experts' weights come early" "$out/log"
 "$TGC" dump models/llama.lua --cuda --dtype bf16 --mode infer -D n_layer=2 -q | awk '
         /^\/\/@ unit/ { bound = 0 }
         /__launch_bounds__\(256, 3\)/ { bound = 1 }
-        /^ *matvec_task<bf16, 1, 3072, / { n++; bad += !bound }
-        /^ *matvec_task<bf16, 1, 16384, / { n++; bad += bound }
+        /^ *gemv_task<bf16, 1, 3072, / { n++; bad += !bound }
+        /^ *gemv_task<bf16, 1, 16384, / { n++; bad += bound }
         END { print n + 0, "kernels,", bad + 0, "with other bounds"; exit n < 3 || bad }' > "$out/log"
 say $? "blocks that are there at once: models/llama.lua" "$out/log"
 

@@ -153,7 +153,7 @@ static void near_all(const float *got, const double *want, long n, double tol, c
 /* Compiled once: a family with sizes and types known only at run time is much code. */
 static __attribute__((noinline)) void att_forward(const Att *t, long tile, const Io *io)
 {
-        attention_task(&t->a, &t->rt, tile, io, tail0);
+        attention_task(&t->a, &t->rt, tile, io, epilogue0);
 }
 
 TEST(attention_forward)
@@ -192,11 +192,11 @@ TEST(attention_backward)
                 Heads out = { o, TY_F32, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
                 Heads g = { t.gs, t.c.ty, t.c.T * t.c.H * t.DV, t.c.H * t.DV, t.DV };
                 RUN(attention_grad_q_tiles(a, rt), dq, n * t.c.D, attention_grad_q_task(a, out, g, rt, tile, &ioq,
-                        tail0));
+                        epilogue0));
                 near_all(dq, t.dq, n * t.c.D, 1e-5, "dq", c);
                 if (t.DV == t.c.D) {
                         RUN(attention_grad_kv_tiles(a, rt), dk, m * 2 * t.c.D,
-                            attention_grad_kv_task(a, out, g, rt, tile, &iok, tail0, tail1));
+                            attention_grad_kv_task(a, out, g, rt, tile, &iok, epilogue0, epilogue1));
                         near_all(dk, t.dk, m * t.c.D, 1e-5, "dk", c);
                         near_all(dv, t.dv, m * t.DV, 1e-5, "dv", c);
                 }

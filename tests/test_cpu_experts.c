@@ -13,8 +13,8 @@ TEST(topk_and_its_gradient)
         for (long c = 0; c < N; c++)
                 x[c] = NAN;
         Io io = { .x0 = x, .N = N }, iog = { .x0 = d, .y0 = y, .N = k, .n_out = N };
-        RUN(R, ids, R * k, topk_task(N, k, val, ids, tile, &io, head0));
-        RUN(R, y, R * N, topk_grad_task(N, k, ids, tile, &iog, head0, tail0));
+        RUN(R, ids, R * k, topk_task(N, k, val, ids, tile, &io, prologue0));
+        RUN(R, y, R * N, topk_grad_task(N, k, ids, tile, &iog, prologue0, epilogue0));
         for (int j = 0; j < k; j++)
                 CHECK(ids[j] == j && val[j] == -INFINITY);
         for (long r = 1; r < R; r++)
@@ -54,8 +54,8 @@ TEST(buckets_scatter_and_combine)
         float *x = floats(P * N), *y = floats(E * N), *z = floats(T * N), *w = floats(P);
         Io io = { .x0 = x, .y0 = y, .N = N, .n_out = N }, ioz = io;
         ioz.y0 = z;
-        RUN(E, y, E * N, scatter_rows_task(N, perm, offs, 0, tile, &io, head0, tail0));
-        RUN(T, z, T * N, combine_task(KK, N, w, tile, &ioz, head0, tail0));
+        RUN(E, y, E * N, scatter_rows_task(N, perm, offs, 0, tile, &io, prologue0, epilogue0));
+        RUN(T, z, T * N, combine_task(KK, N, w, tile, &ioz, prologue0, epilogue0));
         for (int c = 0; c < N; c++) {
                 for (int e = 0; e < E; e++) {
                         double s = 0.;
@@ -63,7 +63,7 @@ TEST(buckets_scatter_and_combine)
                                 s += ids[p] == e ? (double)x[p * N + c] : 0.;
                         NEAR(y[e * N + c], s, 1e-5, "bucket %d", e);
                 }
-                y[(E - 1) * N + c] = 7;         /* a tail that adds is not asked for the empty bucket */
+                y[(E - 1) * N + c] = 7;         /* an epilogue that adds is not asked for the empty bucket */
                 for (int t = 0; t < T; t++) {
                         double s = 0.;
                         for (int j = 0; j < KK; j++)
@@ -71,7 +71,7 @@ TEST(buckets_scatter_and_combine)
                         NEAR(z[t * N + c], s, 1e-6, "token %d", t);
                 }
         }
-        scatter_rows_task(N, perm, offs, 1, E - 1, &io, head0, tail0);
+        scatter_rows_task(N, perm, offs, 1, E - 1, &io, prologue0, epilogue0);
         CHECK(y[(E - 1) * N] == 7 && y[E * N - 1] == 7);
         free(x), free(y), free(z), free(w);
 }
@@ -93,13 +93,13 @@ TEST(experts)
                 Io io = { .x0 = x, .y0 = y, .N = K, .n_out = N, .bias = bias }, iow = { .y0 = dw, .n_out = K };
                 for (int way = 0; way < 2; way++) {
                         if (way == 0)
-                                RUN(expert_matmul_tiles(E, P, N), y, P * N,
-                                    expert_matmul_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs, scatter, tile,
-                                            &io, expert_tail));
+                                RUN(grouped_gemm_tiles(E, P, N), y, P * N,
+                                    grouped_gemm_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs, scatter, tile,
+                                            &io, expert_epilogue));
                         else
-                                RUN(expert_matvec_tiles(P, N, K), y, P * N,
-                                    expert_matvec_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs, scatter, tile,
-                                            &io, head0, expert_tail));
+                                RUN(grouped_gemv_tiles(P, N, K), y, P * N,
+                                    grouped_gemv_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs, scatter, tile,
+                                            &io, prologue0, expert_epilogue));
                         for (int t = 0; t < 600; t++) {
                                 int i = below(P), j = below(N), p = perm[i], e = ids[p], row = adiv ? p / adiv : i;
                                 double s = (double)bias[e];
@@ -115,7 +115,7 @@ TEST(experts)
                 }
                 int gdiv = scatter;
                 RUN(expert_grad_tiles(E, N, K), dw, (long)E * N * K,
-                    expert_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs, tile, &iow, tail0));
+                    expert_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs, tile, &iow, epilogue0));
                 for (int t = 0; t < 600; t++) {
                         int e = below(E), n = below(N), k = below(K);
                         double s = 0.;

@@ -111,7 +111,7 @@ static void check_product(const Io *io, const float *a, long ar, long ac, const 
         }
 }
 
-TEST(matmul_in_all_layouts_types_and_odd_sizes)
+TEST(gemm_in_all_layouts_types_and_odd_sizes)
 {
         static const long size[][4] = {        /* batch, M, N, K */
                 { 1, 1, 1, 1 }, { 1, 3, 65, 172 }, { 1, 65, 3, 1 }, { 2, 64, 64, 64 }, { 1, 172, 65, 1000 },
@@ -125,7 +125,7 @@ TEST(matmul_in_all_layouts_types_and_odd_sizes)
                 void *as = stored(a_ty, af, Z * M * K), *bs = stored(b_ty, bf, Z * N * K);
                 Mat a = { as, a_ty, ta, ta ? M : K, M * K }, b = { bs, b_ty, tb, tb ? K : N, N * K };
                 Io io = { .y0 = y, .n_out = N };
-                RUN(matmul_tiles(Z, M, N, K), y, Z * M * N, matmul_task(a, b, Z, M, N, K, tile, &io, tail0));
+                RUN(gemm_tiles(Z, M, N, K), y, Z * M * N, gemm_task(a, b, Z, M, N, K, tile, &io, epilogue0));
                 for (long z = 0; z < Z; z++)
                         check_product(&io, af + z * M * K, ta ? 1 : K, ta ? M : 1, bf + z * N * K, tb ? 1 : N, tb
                                 ? K : 1,
@@ -134,16 +134,16 @@ TEST(matmul_in_all_layouts_types_and_odd_sizes)
         }
 }
 
-TEST(matmul_tiles_do_not_depend_on_the_bits_of_others)
+TEST(gemm_tiles_do_not_depend_on_the_bits_of_others)
 {
         /* The same element in a small and in a large product. */
         long K = 700;
         float *a = floats(300 * K), *b = floats(700 * K), *y = floats(300 * 700), one[32];
         Io io = { .y0 = y, .n_out = 700 }, small = { .y0 = one, .n_out = 32 };
-        RUN(matmul_tiles(1, 300, 700, K), y, 300 * 700,
-            matmul_task((Mat){ a, TY_F32, 0, K, 0 }, (Mat){ b, TY_F32, 1, K, 0 }, 1, 300, 700, K, tile, &io, tail0));
-        matmul_task((Mat){ a + 299 * K, TY_F32, 0, K, 0 }, (Mat){ b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0,
-                &small, tail0);
+        RUN(gemm_tiles(1, 300, 700, K), y, 300 * 700,
+            gemm_task((Mat){ a, TY_F32, 0, K, 0 }, (Mat){ b, TY_F32, 1, K, 0 }, 1, 300, 700, K, tile, &io, epilogue0));
+        gemm_task((Mat){ a + 299 * K, TY_F32, 0, K, 0 }, (Mat){ b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0,
+                &small, epilogue0);
         CHECK(!memcmp(one, y + 299 * 700 + 665, sizeof one));
         free(a), free(b), free(y);
 }
@@ -155,7 +155,7 @@ static void double_odd(const void *args, long row, int col, int n, float *v)
                 v[i] *= (col + i) % 2 ? 2.f : 1.f;
 }
 
-TEST(matvec_in_both_layouts_types_and_odd_sizes)
+TEST(gemv_in_both_layouts_types_and_odd_sizes)
 {
         static const long size[][2] = {        /* N, K */
                 { 1, 1 }, { 3, 5 }, { 64, 64 }, { 172, 64 }, { 64, 172 }, { 65, 3 }, { 7, 1000 }, { 1000, 65 },
@@ -169,10 +169,10 @@ TEST(matvec_in_both_layouts_types_and_odd_sizes)
                 Mat w = { ws, ty, tb, tb ? K : N, 0 };
                 Io io = { .x0 = x, .y0 = y, .N = K, .n_out = N };
                 if (norm == NORM_NONE)
-                        RUN(matvec_tiles(N, K), y, M * N, matvec_task(norm, 1e-5f, w, M, N, K, tile, &io, head0, tail0));
+                        RUN(gemv_tiles(N, K), y, M * N, gemv_task(norm, 1e-5f, w, M, N, K, tile, &io, prologue0, epilogue0));
                 else
-                        RUN(matvec_tiles(N, K), y, M * N,
-                            matvec_gain_task(norm, 1e-5f, w, M, N, K, tile, &io, head0, double_odd, NULL, tail0));
+                        RUN(gemv_tiles(N, K), y, M * N,
+                            gemv_gain_task(norm, 1e-5f, w, M, N, K, tile, &io, prologue0, double_odd, NULL, epilogue0));
                 for (int i = 0; i < M && norm != NORM_NONE; i++) {
                         double m = 0., q = 0.;
                         for (long k = 0; k < K && norm == NORM_LAYER; k++)

@@ -17,8 +17,8 @@ TEST(norms_and_their_gradients)
                 double *sg = calloc((size_t)N, 8), *sb = calloc((size_t)N, 8);
                 Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N, .bias = gain }, iog = io, ioa = io;
                 iog.y0 = dx, ioa.y0 = dx2;
-                RUN(R, y, R * N, norm_task(kind, N, 1e-5f, st, st + R, tile, &io, head0, tail0));
-                RUN(R, dx, R * N, norm_grad_task(kind, N, 1e-5f, st, st + R, tile, &iog, head0, head1, tail0));
+                RUN(R, y, R * N, norm_task(kind, N, 1e-5f, st, st + R, tile, &io, prologue0, epilogue0));
+                RUN(R, dx, R * N, norm_grad_task(kind, N, 1e-5f, st, st + R, tile, &iog, prologue0, head1, epilogue0));
                 for (long r = 0; r < R; r++) {
                         double m = 0., q = 0., gm = 0., gx = 0.;
                         for (long c = 0; c < N && kind == NORM_LAYER; c++)
@@ -42,7 +42,7 @@ TEST(norms_and_their_gradients)
                 }
                 float *dgain = dg, *dbias = dg + NORM_ACC_TILES * N;
                 RUN(norm_acc_tiles(R), dx2, R * N,
-                    norm_grad_acc_task(kind, N, 1e-5f, R, dgain, dbias, tile, &ioa, head0, pair_head, tail0));
+                    norm_grad_acc_task(kind, N, 1e-5f, R, dgain, dbias, tile, &ioa, prologue0, pair_head, epilogue0));
                 for (long c = 0; c < N; c++) {
                         double a = 0., b = 0.;
                         for (long t = 0; t < norm_acc_tiles(R); t++)
@@ -63,8 +63,8 @@ TEST(softmax_reductions_argmax_and_column_sums)
                 ior.y0 = red, ior.n_out = 1, iog.x0 = y, iog.y0 = dx;
                 for (long c = 0; c < N; c++)
                         x[c] = -INFINITY;
-                RUN(R, y, R * N, softmax_task(N, tile, &io, head0, tail0));
-                RUN(R, dx, R * N, softmax_grad_task(N, tile, &iog, head0, head1, tail0));
+                RUN(R, y, R * N, softmax_task(N, tile, &io, prologue0, epilogue0));
+                RUN(R, dx, R * N, softmax_grad_task(N, tile, &iog, prologue0, head1, epilogue0));
                 for (long r = 0; r < R; r++) {
                         double s = 0., dot = 0.;
                         for (long c = 0; c < N; c++)
@@ -78,14 +78,14 @@ TEST(softmax_reductions_argmax_and_column_sums)
                 }
                 if (R > 1)
                         x[N + N / 2] = x[N + N - 1] = 3.f, x[N] = NAN;
-                RUN(R, arg, R, arg[tile] = argmax_task(N, tile, &io, head0));
+                RUN(R, arg, R, arg[tile] = argmax_task(N, tile, &io, prologue0));
                 if (R > 1 && N > 1)
                         CHECK_MSG(arg[1] == N / 2, "argmax %d, want %ld", arg[1], N / 2);
                 CHECK(arg[0] == 0);
                 if (R > 1)
                         x[N] = 0.f;
                 for (int kind = RED_SUM; kind <= RED_LOGSUMEXP; kind++) {
-                        RUN(R, red, R, reduce_task(kind, N, tile, &ior, head0, tail0));
+                        RUN(R, red, R, reduce_task(kind, N, tile, &ior, prologue0, epilogue0));
                         CHECK(red[0] == -INFINITY);
                         for (long r = 1; r < R; r++) {
                                 double s = 0., m = -INFINITY, e = 0.;
@@ -98,7 +98,7 @@ TEST(softmax_reductions_argmax_and_column_sums)
                         }
                 }
                 ioc.x0 = g;
-                RUN(column_sum_tiles(N), y, N, column_sum_task(R, N, tile, &ioc, head0, tail0));
+                RUN(column_sum_tiles(N), y, N, column_sum_task(R, N, tile, &ioc, prologue0, epilogue0));
                 for (long c = 0; c < N; c++) {
                         double s = 0.;
                         for (long r = 0; r < R; r++)
@@ -111,10 +111,10 @@ TEST(softmax_reductions_argmax_and_column_sums)
 
 TGC_INLINE void map_body(const void *args, long row, int col, int n, float *v)
 {
-        head0(args, row, col, n, v);
+        prologue0(args, row, col, n, v);
         for (int i = 0; i < n; i++)
                 v[i] = fast_tanhf(v[i]);
-        tail0(args, row, col, n, v);
+        epilogue0(args, row, col, n, v);
 }
 
 TEST(map_covers_each_element_once)
@@ -140,10 +140,10 @@ TEST(rows_longer_than_the_scratch)
                 s += exp((double)x[i]);
         Io io = { .x0 = x, .y0 = y, .N = N, .n_out = N }, ior = io;
         ior.y0 = &one;
-        RUN(1, y, N, softmax_task(N, tile, &io, head0, tail0));
+        RUN(1, y, N, softmax_task(N, tile, &io, prologue0, epilogue0));
         for (long i = 0; i < N; i++)
                 NEAR(y[i] * 1e5f, 1e5 * exp((double)x[i]) / s, 1e-5, "%ld", i);
-        reduce_task(RED_LOGSUMEXP, N, 0, &ior, head0, tail0);
+        reduce_task(RED_LOGSUMEXP, N, 0, &ior, prologue0, epilogue0);
         NEAR(one, log(s), 1e-5, "logsumexp");
         free(x), free(y);
 }
@@ -163,10 +163,10 @@ TEST(cross_entropy)
                 }
                 Io io = { .x0 = x, .x2 = scale, .y0 = y, .N = V, .n_out = V }, io2 = io;
                 io2.y0 = y2;
-                RUN(R, loss, 2 * R, ce_task(V, target, loss, loss + R, tile, &io, head0));
-                RUN(R, y, R * V, ce_grad_task(V, target, loss + R, tile, &io, head0, scale_head, tail0));
-                RUN(R, y2, R * V, ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, head0,
-                        scale_head, tail0));
+                RUN(R, loss, 2 * R, ce_task(V, target, loss, loss + R, tile, &io, prologue0));
+                RUN(R, y, R * V, ce_grad_task(V, target, loss + R, tile, &io, prologue0, scale_head, epilogue0));
+                RUN(R, y2, R * V, ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, prologue0,
+                        scale_head, epilogue0));
                 CHECK(!memcmp(loss, loss + 2 * R, 2 * sizeof(float) * (size_t)R));
                 CHECK(!memcmp(y, y2, sizeof(float) * (size_t)(R * V)));
                 for (long r = 0; r < R; r++) {

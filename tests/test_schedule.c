@@ -26,7 +26,7 @@ static void add(Emit *e, const char *line)
         if ((shape = strpbrk(name[e->n_launch], "@^"))) {
                 int of[2] = { 0 }, n = sscanf(shape + 1, "%d@%d", &of[0], &of[1]);
                 Slot s[2] = { { .kind = SLOT_WORK, .id = of[0] }, { .kind = SLOT_WORK, .id = of[1] } };
-                build_early(&b, n > 1 ? EARLY_EACH : EARLY_REST, &s[0], n > 1 ? &s[1] : NULL);
+                build_prefetch(&b, n > 1 ? PREFETCH_EACH : PREFETCH_REST, &s[0], n > 1 ? &s[1] : NULL);
                 build_line(&b, "\3");
                 *shape = 0;
         }
@@ -35,12 +35,12 @@ static void add(Emit *e, const char *line)
         if (strchr(name[e->n_launch], '0'))
                 b.on90 = (On90){ threads, 0, "0", 0, false };
         if ((shape = strchr(name[e->n_launch], ':'))) {
-                Short *s = arena_alloc(e->m->arena, sizeof *s);
+                SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;
                 CHECK(sscanf(shape, ":%lldx%lldx%lld", &M, &N, &K) == 3);
-                s->p = (Product90){ .dt = DT_BF16, .M = M, .N = N, .K = K, .align = 16, .tail_bytes = 2, .fixed = true,
-                                    .brief = true };
-                b.brief = s;
+                s->p = (Product90){ .dt = DT_BF16, .M = M, .N = N, .K = K, .align = 16, .epilogue_bytes = 2, .fixed = true,
+                                    .single_wave = true };
+                b.single_wave = s;
                 b.on90 = (On90){ .threads = 160, .grid = "1", .cluster = 1 };
                 build_line(&b, "\2S64x64s\2");
                 *shape = 0;
@@ -117,7 +117,7 @@ static void show_early(const Emit *e, Text *out)
 static void early(Emit *e, Arena *a)
 {
         (void)a;
-        launches_early(e);
+        launches_overlap(e);
 }
 
 static void expect_early(int tokens, const char *program, const char *want) { compare(tokens, program, early, show_early, want); }
@@ -126,13 +126,13 @@ static void expect_early(int tokens, const char *program, const char *want) { co
 TEST(what_the_launch_before_does_not_write_is_early)
 {
         expect_early(64, "a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
-                     "a# 0 204800\nb#! EARLY_B 204800\nc#! EARLY_A | EARLY_B 204800\nd#! EARLY_A 204800\n");
+                     "a# 0 204800\nb#! PREFETCH_B 204800\nc#! PREFETCH_A | PREFETCH_B 204800\nd#! PREFETCH_A 204800\n");
 }
 
 /* What does not run on sm_90a (x0, though it writes 1) is not before anything. */
 TEST(what_is_left_out_is_before_nothing)
 {
-        expect_early(64, "a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! EARLY_B 204800\n");
+        expect_early(64, "a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! PREFETCH_B 204800\n");
 }
 
 TEST(all_but_one_is_early)

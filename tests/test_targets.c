@@ -87,7 +87,7 @@ static void write_kernels(const char *path, int block, const int *documents)
                   && !plan_source(&p, "cuda", u, h, &e), "%s: %s", path, e.msg);
         bool second = false;
         for (int i = 0; i < u->n; i++)
-                second |= strstr(u->file[i].data, "matmul_tma") != NULL;
+                second |= strstr(u->file[i].data, "gemm_tma") != NULL;
         CHECK_MSG(second, "%s: nothing is for sm_90a alone", path);
         put_together(path, u, h);
         plan_close(&p);

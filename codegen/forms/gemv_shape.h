@@ -1,22 +1,22 @@
 /* gemv_shape.h: block shape of kernels/gemv/gemv.cuh, for the C side.
- * MatvecShape in that file computes the same; tests/emulate/matmul_test.cu compares them. */
-#ifndef TGC_MATVEC_SHAPE_H
-#define TGC_MATVEC_SHAPE_H
+ * GemvShape in that file computes the same; tests/emulate/gemm_test.cu compares them. */
+#ifndef TGC_GEMV_SHAPE_H
+#define TGC_GEMV_SHAPE_H
 
 #include <stdbool.h>
 
-typedef struct MatvecShape {
+typedef struct GemvShape {
         int unit;       /* elements per load                                 */
         int flight;     /* loads under way per lane and column               */
         int kc;         /* K per pass over shared memory, padded             */
         int cols;       /* columns of y per tile: a call has ceil(N / cols)  */
         int smem;       /* bytes                                             */
-} MatvecShape;
+} GemvShape;
 
 /* esize: bytes per element of W; the rest as the template arguments. */
-static inline MatvecShape matvec_shape(int esize, int M, int K, int threads, int rows, int split, int align)
+static inline GemvShape gemv_shape(int esize, int M, int K, int threads, int rows, int split, int align)
 {
-        MatvecShape s;
+        GemvShape s;
         int batch, fit;
 
         s.unit = align / esize;
@@ -33,8 +33,8 @@ static inline MatvecShape matvec_shape(int esize, int M, int K, int threads, int
         return s;
 }
 
-/* matvec_kn: W stored (K,N), `cols` columns per tile. */
-static inline int matvec_kn_smem(int M, int K, int threads, int cols)
+/* gemv_kn: W stored (K,N), `cols` columns per tile. */
+static inline int gemv_kn_smem(int M, int K, int threads, int cols)
 {
         int fit = 16384 / M / 64 * 64, kc = fit < K ? fit : K;
 
@@ -42,16 +42,16 @@ static inline int matvec_kn_smem(int M, int K, int threads, int cols)
 }
 
 /* kernels/gemv/gemv_short.cuh: all of W under way at once. */
-typedef struct MatvecShort {
+typedef struct GemvShort {
         int rows, split;        /* template arguments; rows 0: not for this product */
         int threads, cols, smem;
-} MatvecShort;
+} GemvShort;
 
-/* minv: least width of the tail; sms: multiprocessors.  One block on each, so that the blocks of the next
+/* minv: least width of the epilogue; sms: multiprocessors.  One block on each, so that the blocks of the next
  * launch find room beside them: W takes at most 48 KB of a multiprocessor's registers. */
-static inline MatvecShort matvec_short(int esize, long N, int K, int align, int minv, int sms)
+static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv, int sms)
 {
-        MatvecShort s = { 0, 1, 0, 0, 0 };
+        GemvShort s = { 0, 1, 0, 0, 0 };
         int unit = align / esize, rows = 4, per;
         long groups;
 
@@ -78,17 +78,17 @@ static inline MatvecShort matvec_short(int esize, long N, int K, int align, int 
 
 /* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way at once,
  * and without a norm. */
-typedef struct MatvecMma {
+typedef struct GemvMma {
         int warps, tiles, rounds;       /* template arguments; warps 0: not for this product */
         int cols, smem;                 /* a call has ceil(N / cols) blocks */
-} MatvecMma;
+} GemvMma;
 
 /* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where 16 rows of x stay.  A W that
  * fits into the registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the
  * blocks of the next launch find room beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
-static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
+static inline GemvMma gemv_mma(int M, long N, int K, bool norm, int sms)
 {
-        MatvecMma s = { 0 };
+        GemvMma s = { 0 };
         int most = M > 8 && M <= 16 ? 4 : 8, chunks = (K + 31) / 32, warps = chunks > 8 * most ? 16 : 8;
         int steps = (chunks + most * warps - 1) / (most * warps), per = (chunks + warps * steps - 1) / (warps * steps);
         int tiles = 1;
@@ -111,18 +111,18 @@ static inline MatvecMma matvec_mma(int M, long N, int K, bool norm, int sms)
 }
 
 /* kernels/gemv/gemv_narrow.cuh: short rows of W out of L2. */
-typedef struct MatvecNarrow { int lanes, tiles; } MatvecNarrow; /* template arguments; lanes 0: not for this product */
+typedef struct GemvNarrow { int lanes, tiles; } GemvNarrow; /* template arguments; lanes 0: not for this product */
 
 enum {
         NARROW_THREADS = 128, NARROW_BLOCKS = 3,        /* of a multiprocessor: 168 registers */
         NARROW_REGISTERS = 108                          /* for a lane's part of x and one of W's rows */
 };
 
-/* A W too large for matvec_short, no larger than L2.  As few lanes as hold their part of a row, four at least (64
+/* A W too large for gemv_short, no larger than L2.  As few lanes as hold their part of a row, four at least (64
  * bytes) and eight at most: longer rows keep a warp busy as they are. */
-static inline MatvecNarrow matvec_narrow(int esize, long N, int K, int align, int sms)
+static inline GemvNarrow gemv_narrow(int esize, long N, int K, int align, int sms)
 {
-        MatvecNarrow s = { 0, 0 };
+        GemvNarrow s = { 0, 0 };
         int unit = align / esize;
         long runs;
 

@@ -12,62 +12,62 @@
  * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: of
  * four blocks to a head, of which two share a multiprocessor, 288 were 18% faster in attention_short_sm90.cuh and 1536 10%
  * slower; of two 1536 were 16% faster.  ALONE_SMEM: no two blocks share a multiprocessor: a prompt's come while some are
- * still busy (calls_next), and are not to gather on the others. */
+ * still busy (triggers_first), and are not to gather on the others. */
 enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024,
        MOST_WHOLE_BLOCKS = 640, ALONE_SMEM = 120 << 10 };
 
-typedef struct Att90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } Att90Row;
+typedef struct AttSm90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } AttSm90Row;
 
-static const Att90Row rows[] = {
-#define ATT90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
-#define ATT_WHOLE90(...)
+static const AttSm90Row rows[] = {
+#define ATT_SM90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
+#define ATT_SHORT(...)
 #include "sm90_attention_tiles.def"
-#undef ATT90
-#undef ATT_WHOLE90
+#undef ATT_SM90
+#undef ATT_SHORT
 };
 
 static const struct { int nb, smem; } whole_rows[] = {
-#define ATT90(...)
-#define ATT_WHOLE90(nb, smem) { nb, smem },
+#define ATT_SM90(...)
+#define ATT_SHORT(nb, smem) { nb, smem },
 #include "sm90_attention_tiles.def"
-#undef ATT90
-#undef ATT_WHOLE90
+#undef ATT_SM90
+#undef ATT_SHORT
 };
 
-typedef struct Grad90Row { const char *kind; int D, stages, owns; const char *keep; int smem; } Grad90Row;
+typedef struct BackwardRow { const char *kind; int D, stages, owns; const char *keep; int smem; } BackwardRow;
 
-static const Grad90Row grad_rows[] = {
-#define ATT_GRAD90(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
-#define ATT_ONCE90(...)
-#define ATT_GRADS90(...)
+static const BackwardRow grad_rows[] = {
+#define ATT_BACKWARD(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
+#define ATT_BACKWARD_FUSED(...)
+#define ATT_SHORT_BACKWARD(...)
 #include "sm90_attention_backward_tiles.def"
-#undef ATT_GRAD90
-#undef ATT_ONCE90
-#undef ATT_GRADS90
+#undef ATT_BACKWARD
+#undef ATT_BACKWARD_FUSED
+#undef ATT_SHORT_BACKWARD
 };
 
 static const struct { int D, stages, parts; const char *keep_k, *keep_v; int many, some, team, smem; } once = {
-#define ATT_GRAD90(...)
-#define ATT_ONCE90(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
+#define ATT_BACKWARD(...)
+#define ATT_BACKWARD_FUSED(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
         D, stages, parts, #keep_k, #keep_v, many, some, team, smem
-#define ATT_GRADS90(...)
+#define ATT_SHORT_BACKWARD(...)
 #include "sm90_attention_backward_tiles.def"
-#undef ATT_GRAD90
-#undef ATT_ONCE90
-#undef ATT_GRADS90
+#undef ATT_BACKWARD
+#undef ATT_BACKWARD_FUSED
+#undef ATT_SHORT_BACKWARD
 };
 
-typedef struct Grads90Row { int nb; bool causal; int parts; const char *keep_k, *keep_v; int many, some, smem; } Grads90Row;
+typedef struct ShortBackwardRow { int nb; bool causal; int parts; const char *keep_k, *keep_v; int many, some, smem; } ShortBackwardRow;
 
-static const Grads90Row grads_rows[] = {
-#define ATT_GRAD90(...)
-#define ATT_ONCE90(...)
-#define ATT_GRADS90(nb, causal, parts, keep_k, keep_v, many, some, smem) \
+static const ShortBackwardRow grads_rows[] = {
+#define ATT_BACKWARD(...)
+#define ATT_BACKWARD_FUSED(...)
+#define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem) \
         { nb, causal, parts, #keep_k, #keep_v, many, some, smem },
 #include "sm90_attention_backward_tiles.def"
-#undef ATT_GRAD90
-#undef ATT_ONCE90
-#undef ATT_GRADS90
+#undef ATT_BACKWARD
+#undef ATT_BACKWARD_FUSED
+#undef ATT_SHORT_BACKWARD
 };
 
 /* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head.  false: it does not lie
@@ -139,7 +139,7 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
                 b->waits = true;
                 b->on90 = (On90){ 128, whole_rows[i].smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 1, false };
                 text_add(&b->body, "#ifdef TGC_SM90A\n");
-                build_line(b, "attention_whole_wgmma<%s, \1_att, AttWholeTile90<%d>>(in, %s, B, T, tile, smem, tail);",
+                build_line(b, "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
                            c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
                 text_add(&b->body, "#else\n");
                 build_line(b, "pdl_wait();");
@@ -166,7 +166,7 @@ bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
                    *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows, splits, b->threads, cluster);
         build_line(b, "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");", shape, smem);
-        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, tail);", shape, parts, done);
+        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);", shape, parts, done);
         text_add(&b->body, "#else\n");
         return true;
 }
@@ -178,7 +178,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
-        const Att90Row *t = NULL;
+        const AttSm90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = heads_of(e, n), blocks = 0;
         if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
@@ -198,8 +198,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");
-        build_line(b, "attention_sm90_persistent<%s, \1_att, Att90Tile<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
-                      "B, T, rt, tile, (int)gridDim.x, smem, tail);", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
+        build_line(b, "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
+                      "B, T, rt, tile, (int)gridDim.x, smem, epilogue);", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
                    t->groups, t->bn, t->stages, t->turns, mq, mk, mv, lse);
         text_add(&b->body, "#else\n");
         return true;
@@ -214,7 +214,7 @@ static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
 }
 
 /* In halves where every block still has a multiprocessor. */
-static const Grads90Row *grads_row(Emit *e, const Node *n)
+static const ShortBackwardRow *grads_row(Emit *e, const Node *n)
 {
         int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SMS ? 2 : 1;
         for (size_t i = 0; i < sizeof grads_rows / sizeof *grads_rows; i++)
@@ -244,14 +244,14 @@ static bool grad_both(Emit *e, const Node *n)
         return grad_blocks(e, n, n->in[0]) < SMS && dim_most(e, q->dim[1]) <= MOST_BOTH_T;
 }
 
-static int64_t once_blocks(Emit *e, const Node *n)
+static int64_t fused_blocks(Emit *e, const Node *n)
 {
         int64_t blocks = heads_of(e, n) * once.team;
         return blocks < SMS ? blocks : SMS;
 }
 
 /* Heads for nine tenths of all teams or more, until the last one is done. */
-static bool grad_once(Emit *e, const Node *n)
+static bool backward_fused(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
         int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SMS / once.team;
@@ -264,39 +264,39 @@ GradKind att90_grad_kind(Emit *e, Ref r)
         const Node *n = NODE(e->g, r);
         if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
                 return GRAD_Q;
-        return grads_row(e, n) ? GRAD_WHOLE : grad_once(e, n) ? GRAD_ONCE : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
+        return grads_row(e, n) ? GRAD_SHORT : backward_fused(e, n) ? GRAD_FUSED : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
 }
 
 static void grads_whole(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
-        const Grads90Row *t = grads_row(e, n);
-        build_early(b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
+        const ShortBackwardRow *t = grads_row(e, n);
+        build_prefetch(b, PREFETCH_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
         b->include = "attention_short_sm90";
         b->waits = true;
         b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "attention_grads_wgmma<%s, \1_att, AttGradsTile90<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
-                      "tail, tail_k, tail_v);", c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
+        build_line(b, "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
+                      "epilogue, epilogue_k, epilogue_v);", c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
                    t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
         text_add(&b->body, "#else\n");
         build_line(b, "pdl_wait();");
 }
 
-/* The whole of attention_once_tma's call. */
-static void grad_once_body(Build *b, const Node *n, const char *sums)
+/* The whole of attention_backward_fused_tma's call. */
+static void backward_fused_body(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
         const Type *q = &NODE(e->g, n->in[0])->type;
-        int64_t blocks = once_blocks(e, n), steps = (dim_most(e, q->dim[1]) + 63) / 64;
+        int64_t blocks = fused_blocks(e, n), steps = (dim_most(e, q->dim[1]) + 63) / 64;
         int sum = work_new(e, DIM(blocks / once.team * steps * 64 * once.D), 4);
         int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
         const char *s = arg_work(e, &b->args, sum, "float", "sums"),
                    *t = arg_work(e, &b->args, turns, "unsigned", "turns"), *out = att90_map(b, n->in[3], "map_o");
         b->include = "attention_backward_fused_sm90";
         b->on90 = (On90){ 512, once.smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
-        build_line(b, "attention_once_tma<%s, \1_att, AttOnceTile90<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
-                      "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, tail, tail_k, tail_v);",
+        build_line(b, "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
+                      "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, epilogue, epilogue_k, epilogue_v);",
                    c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k, once.keep_v,
                    once.many, once.some, once.team, out, sums, s, t);
 }
@@ -304,15 +304,15 @@ static void grad_once_body(Build *b, const Node *n, const char *sums)
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
 {
         static const char *const name[] = { "dq", "dkv", "both" },
-                          *const tails[] = { "tail", "tail_k, tail_v", "tail, tail_k, tail_v" };
+                          *const epilogues[] = { "epilogue", "epilogue_k, epilogue_v", "epilogue, epilogue_k, epilogue_v" };
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
-        if (kind == GRAD_WHOLE) {
+        if (kind == GRAD_SHORT) {
                 grads_whole(b, n, sums);
                 return;
         }
-        const Grad90Row *t = grad_rows;                 /* of a width dq's and dkv's are the same */
+        const BackwardRow *t = grad_rows;                 /* of a width dq's and dkv's are the same */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
@@ -328,15 +328,15 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
         const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)]) : NULL;
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg, documents ? ", " : "",
                    documents ? documents : "");
-        if (kind == GRAD_ONCE) {
-                grad_once_body(b, n, sums);
+        if (kind == GRAD_FUSED) {
+                backward_fused_body(b, n, sums);
                 text_add(&b->body, "#else\n");
                 return;
         }
         b->include = "attention_backward_sm90";
         b->on90 = (On90){ 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster, false };
-        build_line(b, "attention_%s_tma<%s, \1_att, AttGradTile90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
+        build_line(b, "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
                    name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns, t->keep, sums,
-                   kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", tails[kind]);
+                   kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
         text_add(&b->body, "#else\n");
 }

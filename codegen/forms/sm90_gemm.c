@@ -6,12 +6,12 @@
  * that there are.  A short product has one tile a block; which, is left to schedule.c, that knows what else is in the launch.
  *
  * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K contiguous: dx = dy W and dW =
- * dy^T x read a copy of W and of x that a launch before makes (turn90).
+ * dy^T x read a copy of W and of x that a launch before makes (transpose90).
  *
  *      #ifdef TGC_SM90A
- *              matmul_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
+ *              gemm_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
  *      #else
- *              matmul_task<bf16, W128x128x64, ...>(a.x, ...);
+ *              gemm_task<bf16, W128x128x64, ...>(a.x, ...);
  *      #endif */
 #include "../codegen.h"
 #include <string.h>
@@ -36,22 +36,22 @@ static int64_t tiles90(const Tile90 *t, const Product90 *p)
         return (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn);
 }
 
-/* Blocks of a joint tile's product: of all parts of all tiles, whose rows come in pairs. */
-static int64_t joint_blocks(const Tile90 *t, const Product90 *p)
+/* Blocks of a split-K tile's product: of all parts of all tiles, whose rows come in pairs. */
+static int64_t split_k_blocks(const Tile90 *t, const Product90 *p)
 {
         return (p->M + 2 * t->bm - 1) / (2 * t->bm) * 2 * ((p->N + t->bn - 1) / t->bn) * t->parts;
 }
 
 /* In one wave of blocks, which is what it is for; of a prompt. */
-static bool joint_fits(const Tile90 *t, const Product90 *p)
+static bool split_k_fits(const Tile90 *t, const Product90 *p)
 {
-        return !p->fixed && !p->ta && joint_blocks(t, p) <= SMS && p->K >= 128 * t->parts;
+        return !p->fixed && !p->ta && split_k_blocks(t, p) <= SMS && p->K >= 128 * t->parts;
 }
 
 static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
 
 /* Of float32 a factor that lies across goes through registers, of which there are enough where a warpgroup has 64 rows;
- * short and joint tiles are for 16 bits. */
+ * short and split-K tiles are for 16 bits. */
 static bool tile_takes(const Tile90 *t, const Product90 *p)
 {
         return p->dt != DT_F32 || (t->ps32 && (!p->ta || (t->share == 2 && t->bm == 128)));
@@ -60,7 +60,7 @@ static bool tile_takes(const Tile90 *t, const Product90 *p)
 /* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
 static bool boxes_of(const Stored *s) { return s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0; }
 
-/* All that the tail stores; not three values of a pair in one panel. */
+/* All that the epilogue stores; not three values of a pair in one panel. */
 static bool boxed(const Product90 *p)
 {
         bool rows = p->fixed && p->n_stored;
@@ -72,7 +72,7 @@ static bool boxed(const Product90 *p)
 /* And what it reads, where two consumers take turns at the panels. */
 static bool fetched(const Product90 *p, const Tile90 *t) { return boxed(p) && t->share == 1 && boxes_of(&p->from); }
 
-/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  A tail costs a
+/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  An epilogue costs a
  * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
  * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
  * may hide, but tiles whose sums leave no registers for reading ahead read slowly, the more so the more there is to
@@ -82,74 +82,74 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
-        double bytes = splits > 1 ? 4 : p->tail_bytes, tail = 1.4e-4 * t->bm * t->bn * bytes, each;
+        double bytes = splits > 1 ? 4 : p->epilogue_bytes, epilogue = 1.4e-4 * t->bm * t->bn * bytes, each;
         bool fetches = splits == 1 && fetched(p, t), reads = p->reads && splits == 1 && !fetches;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
         if (p->ta)
                 main *= t->ta;
         if (t->share == 2)
-                each = main + (p->ta ? 0.2 : 0.33) * tail;
+                each = main + (p->ta ? 0.2 : 0.33) * epilogue;
         else
-                each = (main + tail * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
+                each = (main + epilogue * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
         each = (each > main ? each : main) * (fetches ? 1.04 : 1);
-        double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * tail : 0);
+        double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
 /* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors' power is no limit there, and
- * of a tail that reads most shows. */
+ * of an epilogue that reads most shows. */
 static double time32(const Tile90 *t, const Product90 *p, int splits)
 {
         double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits), parts = (double)p->M * (double)p->N * 4 * splits;
-        double main = (double)p->K / splits * t->ps32 * 1e-6, bytes = splits > 1 ? 4 : p->tail_bytes;
-        double tail = 1.4e-4 * t->bm * t->bn * bytes, turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
+        double main = (double)p->K / splits * t->ps32 * 1e-6, bytes = splits > 1 ? 4 : p->epilogue_bytes;
+        double epilogue = 1.4e-4 * t->bm * t->bn * bytes, turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
         bool reads = p->reads && splits == 1;
-        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * tail : (main + (reads ? 0.95 : 0.75) * tail) / 2;
+        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * epilogue : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
         each = each > main ? each : main;
-        double us = 3 + turn + most * each + (t->share == 1 ? 0.7 * tail : 0);
+        double us = 3 + turn + most * each + (t->share == 1 ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
 }
 
-/* The same of a joint tile, whose parts send all but their own columns. */
-static double joint_time(const Tile90 *t, const Product90 *p)
+/* The same of a split-K tile, whose parts send all but their own columns. */
+static double split_k_time(const Tile90 *t, const Product90 *p)
 {
         double main = (double)p->K / t->parts * t->ps * 1e-6, sent = 1.6e-4 * t->bm * t->bn * (t->parts - 1) / t->parts;
-        return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->tail_bytes - 2);
+        return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->epilogue_bytes - 2);
 }
 
 /* A short tile of all M x N in one wave. */
 static bool short_fits(const Tile90 *t, const Product90 *p)
 {
-        return !t->share && p->brief && p->M >= SHORT_M && tiles90(t, p) <= SMS;
+        return !t->share && p->single_wave && p->M >= SHORT_M && tiles90(t, p) <= SMS;
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less L2
  * gives each.  (The start is 1.9 where nothing comes early.  What of it shows now was not measured by itself; with 1.9 for 0.9, q, k
  * and v and up with SiLU get other tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K = 1536, the launch: 72 tiles of
  * 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
-static const double SHORT_START = 0.9;
-static double short_tile_us(const Tile90 *t, const Product90 *p, int64_t blocks)
+static const double SINGLE_WAVE_START = 0.9;
+static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks)
 {
         double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SMS);
-        return main + 1.4e-5 * t->bm * t->bn * p->tail_bytes;
+        return main + 1.4e-5 * t->bm * t->bn * p->epilogue_bytes;
 }
 
 /* Tiles for s[k] and those behind it, beside `blocks` others. */
-static void shorts_try(const Short *const *s, int n, int k, int64_t blocks, const Tile90 **t, double *least,
+static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks, const Tile90 **t, double *least,
                        const Tile90 **best)
 {
         for (int i = 0; i < N_TILES && k < n; i++) {
                 int64_t own = tiles90(&tiles[i], &s[k]->p);
                 t[k] = &tiles[i];
                 if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) && blocks + own <= SMS)
-                        shorts_try(s, n, k + 1, blocks + own, t, least, best);
+                        single_waves_try(s, n, k + 1, blocks + own, t, least, best);
         }
         if (k < n)
                 return;
         double us = 0;
         for (int i = 0; i < n; i++) {
-                double x = short_tile_us(t[i], &s[i]->p, blocks);
+                double x = single_wave_us(t[i], &s[i]->p, blocks);
                 us = x > us ? x : us;
         }
         if (*least <= 0 || us < *least) {
@@ -158,26 +158,26 @@ static void shorts_try(const Short *const *s, int n, int k, int64_t blocks, cons
         }
 }
 
-double shorts_pick(const Short *const *s, int n, const Tile90 **best)
+double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best)
 {
-        const Tile90 *t[MOST_SHORTS];
+        const Tile90 *t[MOST_SINGLE_WAVES];
         double least = 0;
-        shorts_try(s, n, 0, 0, t, &least, best);
-        return least > 0 ? SHORT_START + least : 0;
+        single_waves_try(s, n, 0, 0, t, &least, best);
+        return least > 0 ? SINGLE_WAVE_START + least : 0;
 }
 
-On90 short_on90(Arena *a, const Tile90 *t, const Short *s)
+On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s)
 {
         return (On90){ .threads = t->threads, .smem = t->smem, .cluster = 1,
                        .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
 }
 
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
-double tile_time_tail(const Tile *t, const Product90 *p, int splits)
+double tile_time_epilogue(const Tile *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
-        double tail = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->tail_bytes - 2);
-        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * tail + (p->fixed ? 0 : 2.5);
+        double epilogue = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->epilogue_bytes - 2);
+        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * epilogue + (p->fixed ? 0 : 2.5);
 }
 
 int tile90_list(const Product90 *p, bool cut, Candidate *out)
@@ -188,11 +188,11 @@ int tile90_list(const Product90 *p, bool cut, Candidate *out)
                 if (!tile_takes(t, p))
                         continue;
                 if (short_fits(t, p))
-                        out[n++] = (Candidate){ t->name, NULL, t, 1, SHORT_START + short_tile_us(t, p, tiles90(t, p)) };
+                        out[n++] = (Candidate){ t->name, NULL, t, 1, SINGLE_WAVE_START + single_wave_us(t, p, tiles90(t, p)) };
                 if (!t->share)
                         continue;
-                if (t->parts > 1 && joint_fits(t, p))
-                        out[n++] = (Candidate){ t->name, NULL, t, 1, joint_time(t, p) };
+                if (t->parts > 1 && split_k_fits(t, p))
+                        out[n++] = (Candidate){ t->name, NULL, t, 1, split_k_time(t, p) };
                 for (int s = 1; t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K)); s++)
                         out[n++] = (Candidate){ t->name, NULL, t, s, p->dt == DT_F32 ? time32(t, p, s) : time90(t, p, s) };
         }
@@ -213,12 +213,12 @@ const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_split
 {
         Candidate c[MOST_CANDIDATES];
         const Tile90 *best = NULL;
-        double us = tile_time_tail(other, p, other_splits);
-        bool brief = us < LEAST_US && p->fixed;
-        int n = brief && other_splits > 1 ? 0 : tile90_list(p, other_splits > 1, c);
+        double us = tile_time_epilogue(other, p, other_splits);
+        bool single_wave = us < LEAST_US && p->fixed;
+        int n = single_wave && other_splits > 1 ? 0 : tile90_list(p, other_splits > 1, c);
         *splits = 1;
         for (int i = 0; i < n; i++)
-                if (c[i].us < us && !c[i].t90->share == brief)
+                if (c[i].us < us && !c[i].t90->share == single_wave)
                         best = c[i].t90, us = c[i].us, *splits = c[i].splits;
         return best;
 }
@@ -242,7 +242,7 @@ void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld)
 
 bool takes90(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
 
-void turn90(Build *b, Product90 *p)
+void transpose90(Build *b, Product90 *p)
 {
         Emit *e = b->e;
         if (!turns(p))
@@ -291,14 +291,14 @@ static const char *box_map(Build *b, const Product90 *p, const Stored *s, int co
         return arena_fmt(b->e->tmp, ", a.%s", arg_map(b->e, &b->args, &m, name));
 }
 
-/* The tail, which leaves its results to the copy engine if it can, and its reads.  A box is 16 rows by what a row of a warp's panel
- * has of that store: PairTail in kernels/gemm/epilogue_pair_sm90.cuh. */
-static const char *tail90(Build *b, const Product90 *p, const Tile90 *t)
+/* The epilogue, which leaves its results to the copy engine if it can, and its reads.  A box is 16 rows by what a row of a warp's panel
+ * has of that store: PairEpilogue in kernels/gemm/epilogue_pair_sm90.cuh. */
+static const char *epilogue90(Build *b, const Product90 *p, const Tile90 *t)
 {
         int bytes = 0;
         const char *maps = "";
         if (!boxed(p))
-                return "tail";
+                return "epilogue";
         for (int i = 0; i < p->n_stored; i++)
                 bytes += 8 * p->stored[i].width;
         int columns = bytes <= 16 ? 64 : bytes <= 32 ? 32 : 16;
@@ -306,7 +306,7 @@ static const char *tail90(Build *b, const Product90 *p, const Tile90 *t)
                 maps = box_map(b, p, &p->from, columns, "map_r");
         for (int i = 0; i < p->n_stored; i++)
                 maps = arena_fmt(b->e->tmp, "%s%s", maps, box_map(b, p, &p->stored[i], columns, i ? "map_d" : "map_c"));
-        return arena_fmt(b->e->tmp, "%s<%d>(tail%s)", fetched(p, t) ? "fetched" : "boxed", columns, maps);
+        return arena_fmt(b->e->tmp, "%s<%d>(epilogue%s)", fetched(p, t) ? "fetched" : "boxed", columns, maps);
 }
 
 void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
@@ -329,14 +329,14 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!t->share) {
-                Short *s = arena_alloc(e->m->arena, sizeof *s);
-                *s = (Short){ *p, forced ? t : NULL };
+                SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
+                *s = (SingleWave){ *p, forced ? t : NULL };
                 b->include = "gemm_single_wave_sm90";
-                b->brief = s;
-                b->on90 = short_on90(e->m->arena, t, s);
+                b->single_wave = s;
+                b->on90 = single_wave_on90(e->m->arena, t, s);
                 b->waits = true;
-                build_early(b, EARLY_EACH, &p->a, &p->w);
-                build_line(b, "matmul_short<%s, \2%s\2, %s, \3>(%s, tile, smem, tail);", c_type(p->dt), t->name, kind, maps);
+                build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
+                build_line(b, "gemm_single_wave<%s, \2%s\2, %s, \3>(%s, tile, smem, epilogue);", c_type(p->dt), t->name, kind, maps);
                 text_add(&b->body, "#else\n");
                 build_line(b, "pdl_wait();");
                 return;
@@ -344,18 +344,18 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
         b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
         const char *waits = b->waits ? ", true" : "";
         if (t->parts > 1) {
-                int64_t sent = joint_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
+                int64_t sent = split_k_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
                 int counts = work_keep(e, DIM(SMS), 4, t->parts == 2 ? "joined2" : "joined4");
                 ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), "float", "parts");
                 b->on90.cluster = 2;
                 b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2, dim_grid(e, p->rows),
                                          2 * t->bm);
-                build_line(b, "matmul_tma_joint%s%s>(%s, a.%s, a.%s, rt->sms, smem, tail);", how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
+                build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);", how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
         } else if (splits > 1)
-                build_line(b, "matmul_tma_split%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
+                build_line(b, "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
                            rows);
         else
-                build_line(b, "matmul_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, tail90(b, p, t),
+                build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, epilogue90(b, p, t),
                            rows);
         text_add(&b->body, "#else\n");
         if (b->waits)

@@ -1,4 +1,4 @@
-/* sm90_gemm_norm.c: the norm of what a product's tail makes, in the product's launch on sm_90a (kernels/gemm/gemm_norm.cuh).
+/* sm90_gemm_norm.c: the norm of what a product's epilogue makes, in the product's launch on sm_90a (kernels/gemm/gemm_norm.cuh).
  *
  * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a launch in clusters, one for
  * the tiles of the same rows; the norm's kernel, where sm_90a has nothing left to do, a grid of none. */
@@ -9,51 +9,51 @@
  * beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in clusters of 4 some share a multiprocessor while others
  * are idle, so of more than SPREAD blocks products must be short.  (A norm's launch takes 1.4 us, doing it here 0.5;
  * 1024x128x512 in float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
-enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SHORT_PS = 1000000 };
+enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SINGLE_WAVE_PS = 1000000 };
 
 /* Found once for a program: by number of a kernel, where it stands, and the norms that read what it makes, in order. */
 typedef struct Norm { const Group *norm; struct Norm *next; } Norm;
 struct Norms { int *place; Norm **of; };
 
-/* A norm of rows of N whose input lies as this product's tail stores it, as `of`. */
-static bool norms_tail(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
+/* A norm of rows of N whose input lies as this product's epilogue stores it, as `of`. */
+static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
 {
         Graph *g = e->g;
         const Node *n = NODE(g, norm->anchor);
         Access a;
         Dim ld;
-        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) || norm->head[0].n_nodes)
+        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) || norm->prologue[0].n_nodes)
                 return false;
         *of = value_base(g, n->in[0]);
         if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) || !access_rows(&a, &ld))
                 return false;
-        return norm->head[0].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
+        return norm->prologue[0].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
                dim_eq(type_elems(&n->type), type_elems(&NODE(g, *of)->type));
 }
 
-/* Every member of a tail has all of its columns, one by one. */
-static bool is_plain(const Graph *g, const Functor *tail)
+/* Every member of an epilogue has all of its columns, one by one. */
+static bool is_plain(const Graph *g, const Functor *epilogue)
 {
-        for (int i = 0; i < tail->n_nodes; i++) {
-                const Node *n = &g->node[tail->node[i]];
-                if (n->op == OP_ROPE || !dim_eq(type_elems(&n->type), type_elems(&tail->shape)))
+        for (int i = 0; i < epilogue->n_nodes; i++) {
+                const Node *n = &g->node[epilogue->node[i]];
+                if (n->op == OP_ROPE || !dim_eq(type_elems(&n->type), type_elems(&epilogue->shape)))
                         return false;
         }
         return true;
 }
 
-/* What the tail hands back in v is the last thing that happens to v. */
+/* What the epilogue hands back in v is the last thing that happens to v. */
 static bool hands_back(const Emit *e, const Group *product, Ref of)
 {
-        const Functor *f = &product->tail[0];
+        const Functor *f = &product->epilogue[0];
         bool found = of == product->anchor;
         for (int i = 0; i < f->n_nodes; i++)
                 found |= f->node[i] == of;
         return found && is_plain(e->g, f) && (of == product->anchor || !e->stored[product->anchor]);
 }
 
-/* What the norm's tail reads beside the norm is there before the product runs. */
-static bool reads_early(const Emit *e, const Group *norm, const Group *product)
+/* What the norm's epilogue reads beside the norm is there before the product runs. */
+static bool reads_ready(const Emit *e, const Group *norm, const Group *product)
 {
         const Graph *g = e->g;
         for (int i = 0; i < norm->n_nodes; i++) {
@@ -92,8 +92,8 @@ const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
 {
         for (const Norm *l = e->norms->of[product->id]; l; l = l->next) {
                 const Group *x = l->norm;
-                if (x > product && norms_tail(e, x, product, N, of) && hands_back(e, product, *of) &&
-                    is_plain(e->g, &x->tail[0]) && reads_early(e, x, product))
+                if (x > product && norms_epilogue(e, x, product, N, of) && hands_back(e, product, *of) &&
+                    is_plain(e->g, &x->epilogue[0]) && reads_ready(e, x, product))
                         return x;
         }
         return NULL;
@@ -107,11 +107,11 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
         char eps[32];
         num_text(n->a.num.x, eps);
         text_add(&b->decl, "#ifdef TGC_SM90A\n");
-        build_functor(b, &norm->tail[0], "norm_tail");
+        build_functor(b, &norm->epilogue[0], "norm_epilogue");
         text_add(&b->decl, "#endif\n\n");
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "\1_norm_tail norm_tail = { a };");
-        build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, tail, norm_tail);", task,
+        build_line(b, "\1_norm_epilogue norm_epilogue = { a };");
+        build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, epilogue, norm_epilogue);", task,
                    n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
         text_add(&b->body, "#else\n");
@@ -131,16 +131,16 @@ bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, in
         int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
         if (!strchr("WT", *t->name) || across > MOST_CLUSTER || blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
-            (blocks > SPREAD && K * t->ps > SHORT_PS))
+            (blocks > SPREAD && K * t->ps > SINGLE_WAVE_PS))
                 return false;
         b->include = "gemm_norm";
         b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
-        put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_task<%s", shape), operands);
+        put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", shape), operands);
         return true;
 }
 
-bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 *p)
+bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p)
 {
         Emit *e = b->e;
         int64_t across = (p->N + t->bn - 1) / t->bn, blocks = (p->M + t->bm - 1) / t->bm * across;
@@ -151,8 +151,8 @@ bool norm90_short(Build *b, const Group *norm, const Tile90 *t, const Product90 
         b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         b->waits = true;
-        build_early(b, EARLY_EACH, &p->a, &p->w);
-        put_norm(b, norm, across, arena_fmt(e->tmp, "matmul_norm_short<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
+        build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
+        put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
                                             p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
         build_line(b, "pdl_wait();");
         return true;

@@ -4,34 +4,34 @@
  * known when the slots are sorted: every expert may have a last one that is cut, and blocks find theirs by themselves.
  *
  *      #ifdef TGC_SM90A
- *              expert_tma_matmul<bf16, S128x256, true, 2, false>(a.x, 768, nullptr, a.map_w, a.perm, a.offs, ...);
+ *              grouped_gemm_tma<bf16, S128x256, true, 2, false>(a.x, 768, nullptr, a.map_w, a.perm, a.offs, ...);
  *      #else
- *              expert_matmul_task<bf16, W128x128x64, true, 2, false, 16>(a.x, 768, a.w, a.perm, a.offs, ...);
+ *              grouped_gemm_task<bf16, W128x128x64, true, 2, false, 16>(a.x, 768, a.w, a.perm, a.offs, ...);
  *      #endif */
 #include "../codegen.h"
 
 /* LEAST_US: shorter ones stay as they are. */
 enum { LEAST_US = 15 };
 
-/* Microseconds on an H100 (tests/bench/expert_sm90_bench.cu).  Experts' slots fill all but half a tile each. */
+/* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  Experts' slots fill all but half a tile each. */
 static double expert_time(const Tile90 *t, const Experts90 *x)
 {
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
         int64_t tiles = (x->grad ? x->E * down : down + x->E / 2) * across, most = (tiles + SMS - 1) / SMS;
         double K = x->grad ? (double)x->K / (double)x->E + 32 : (double)x->K;
-        double main = K * t->ps * 1e-6 * (x->grad ? t->ta : 1), tail = 1.4e-4 * t->bm * t->bn * x->tail_bytes;
-        return 3 + (double)most * (main * (x->grad || t->bn > 192 ? 1 : 1.1) + (x->grad ? 0.2 : 0.38) * tail);
+        double main = K * t->ps * 1e-6 * (x->grad ? t->ta : 1), epilogue = 1.4e-4 * t->bm * t->bn * x->epilogue_bytes;
+        return 3 + (double)most * (main * (x->grad || t->bn > 192 ? 1 : 1.1) + (x->grad ? 0.2 : 0.38) * epilogue);
 }
 
 /* The same of the portable form, which gathers as well. */
 static double portable_time(const Tile *t, const Experts90 *x)
 {
         Product90 p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2, .N = x->N, .K = x->grad ? x->K / x->E : x->K,
-                        .tail_bytes = x->tail_bytes, .fixed = true };
-        return 1.2 * tile_time_tail(t, &p, 1);
+                        .epilogue_bytes = x->epilogue_bytes, .fixed = true };
+        return 1.2 * tile_time_epilogue(t, &p, 1);
 }
 
-/* Of those that two warpgroups share, and that are wide: where they take turns a tail has too few registers. */
+/* Of those that two warpgroups share, and that are wide: where they take turns an epilogue has too few registers. */
 static const Tile90 *expert_tile(const Experts90 *x, const Tile *other)
 {
         const Tile90 *best = NULL, *t;
@@ -74,7 +74,7 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other)
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
         const char *map_a = x->adiv ? "nullptr" : map_of(b, x->a, x->grad ? x->M : x->K, "map_a");
         const char *map_w = x->wdiv ? "nullptr" : map_of(b, x->w, x->grad || !x->tb ? x->N : x->K, "map_b");
-        const char *rest = arena_fmt(e->tmp, "%s, %lld, %lld, %lld, tile, (int)gridDim.x, smem, tail", x->order,
+        const char *rest = arena_fmt(e->tmp, "%s, %lld, %lld, %lld, tile, (int)gridDim.x, smem, epilogue", x->order,
                                      (long long)x->E, (long long)(x->grad ? x->M : x->N),
                                      (long long)(x->grad ? x->N : x->K));
         b->include = "grouped_gemm_sm90";
@@ -82,10 +82,10 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other)
                           .grid = arena_fmt(e->tmp, "%lld", (long long)((x->grad ? x->E * down : down + x->E) * across)) };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (x->grad)
-                build_line(b, "expert_tma_grad<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);", c_type(x->dt), t->name,
+                build_line(b, "grouped_gemm_grad_tma<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);", c_type(x->dt), t->name,
                            (long long)x->adiv, (long long)x->wdiv, x->rows_a, map_a, x->rows_w, map_w, rest);
         else
-                build_line(b, "expert_tma_matmul<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);", c_type(x->dt), t->name,
+                build_line(b, "grouped_gemm_tma<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);", c_type(x->dt), t->name,
                            x->tb ? "true" : "false", (long long)x->adiv, x->scatter ? "true" : "false", x->rows_a, map_a,
                            map_w, rest);
         text_add(&b->body, "#else\n");

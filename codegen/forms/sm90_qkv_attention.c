@@ -64,7 +64,7 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         return NULL;
 }
 
-/* Beside q, k and v the attention and its tail read nothing that another kernel makes: it might not have run yet. */
+/* Beside q, k and v the attention and its epilogue read nothing that another kernel makes: it might not have run yet. */
 static bool reads_no_more(const Graph *g, const Group *att)
 {
         for (int i = 0; i < att->n_nodes; i++) {
@@ -106,17 +106,17 @@ static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
         return false;
 }
 
-/* AttendTile's arguments, of a product (N,K) for heads kv heads with `group` queries each; smem: bytes. */
-typedef struct AttendTile { int warps, rows, split, queries, smem; } AttendTile;
+/* QkvAttentionTile's arguments, of a product (N,K) for heads kv heads with `group` queries each; smem: bytes. */
+typedef struct QkvAttentionTile { int warps, rows, split, queries, smem; } QkvAttentionTile;
 
 static int64_t round16(int64_t bytes) { return (bytes + 15) & ~(int64_t)15; }
 
 /* stage: bytes of the storage that holds q. */
 static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int64_t stage, int split, int minv,
-                    AttendTile *t)
+                    QkvAttentionTile *t)
 {
         int64_t cols = (group + 2) * D / CLUSTER, record = (D + 1) / 2 * 2 + 2, size = dt_size[w->dt];
-        *t = (AttendTile){ .rows = 4, .split = split, .queries = 1 };
+        *t = (QkvAttentionTile){ .rows = 4, .split = split, .queries = 1 };
         while (t->rows > minv && (cols % t->rows || D % t->rows))
                 t->rows /= 2;
         while (t->queries < group)
@@ -130,11 +130,11 @@ static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int6
             && t->rows * size % 4 == 0 && stage <= MOST_STAGE;
 }
 
-bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, const char *operands, const char *rest)
+bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape, const char *operands, const char *rest)
 {
         Emit *e = b->e;
         int64_t column[3];
-        AttendTile t;
+        QkvAttentionTile t;
         const Group *att = attention_of(e, b->gr->id, b->gr->anchor, column);
         if (!att || item_of(e, att->anchor, 1) || !reads_no_more(e->g, att))
                 return false;
@@ -158,13 +158,13 @@ bool attend90(Build *b, const MatvecShort *few, int minv, const char *shape, con
         if (!b->smem)
                 build_line(b, "TGC_SMEM(smem);");
         att_operands(b, att);
-        build_functor(b, &att->tail[0], "att_tail");
+        build_functor(b, &att->epilogue[0], "att_epilogue");
         text_add(&b->decl, "#endif\n\n");
-        build_line(b, "\1_att_tail att_tail = { a };");
+        build_line(b, "\1_att_epilogue att_epilogue = { a };");
         build_line(b, "\1_args near = a;");
-        build_line(b, "const \1_tail near_tail = { near };");
-        build_line(b, "attend_task<%s, \1_att, AttendTile<%d, %d, %d, %d, %d, %d>, AttendColumns<%lld, %lld, %lld, %lld>, "
-                      "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, head, near_tail, att_tail%s);", c_type(w->dt),
+        build_line(b, "const \1_epilogue near_epilogue = { near };");
+        build_line(b, "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, QkvColumns<%lld, %lld, %lld, %lld>, "
+                      "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);", c_type(w->dt),
                    CLUSTER, b->on90.threads, t.rows, t.split, t.queries, t.smem, (long long)column[0],
                    (long long)column[1], (long long)column[2], (long long)elems[0], shape, operands,
                    arg_of(e, &b->args, at[0], true), arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true),

@@ -2,10 +2,10 @@
  *
  * Products are equal by key: what decides how fast a tile is, and nothing that differs between layers.
  *
- *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of tail for an element of y
+ *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue for an element of y
  *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by the way
  *
- * M x N x K, M after <= where it is the most; n or t for each operand: as it lies, or transposed; the tail's ops and
+ * M x N x K, M after <= where it is the most; n or t for each operand: as it lies, or transposed; the epilogue's ops and
  * what it moves; then perhaps batch=N, align=BYTES and sums.  Choices are a text, a line each:
  *
  *      tgc-choices 1
@@ -108,7 +108,7 @@ int choices_used(Choices *c, Text *out)
 
 /* ---- keys ------------------------------------------------------------------ */
 
-const char *tail_key(Emit *e, const Functor *f)
+const char *epilogue_key(Emit *e, const Functor *f)
 {
         Text t = { 0 };
         for (int i = 0; i < f->n_nodes; i++) {
@@ -125,7 +125,7 @@ static const char *key_of(Emit *e, const Product90 *p, const Ways *w)
 {
         Text t = { 0 };
         text_add(&t, "%s:%s%lldx%lldx%lld:%c%c:%s:%.0f", dt_name[p->dt], w->most ? "<=" : "", (long long)p->M,
-                 (long long)p->N, (long long)p->K, "nt"[p->ta], "nt"[p->tb], w->tail, p->tail_bytes);
+                 (long long)p->N, (long long)p->K, "nt"[p->ta], "nt"[p->tb], w->epilogue, p->epilogue_bytes);
         if (w->batch > 1)
                 text_add(&t, ":batch=%lld", (long long)w->batch);
         if (p->align < 16)
@@ -156,7 +156,7 @@ static int ways(const Product90 *p, const Ways *w, int model_splits, Candidate *
         int n = tile_list(p->dt, p->M, p->N, p->K, w->batch, w->cut, c);
         if (w->maps) {
                 for (int i = 0; i < n; i++)
-                        c[i].us = tile_time_tail(c[i].t, p, c[i].splits);
+                        c[i].us = tile_time_epilogue(c[i].t, p, c[i].splits);
                 n += tile90_list(p, model_splits > 1, c + n);
         }
         qsort(c, (size_t)n, sizeof *c, by_time);

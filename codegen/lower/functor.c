@@ -1,4 +1,4 @@
-/* functor.c: a head, a tail or a map as text, in CUDA and in C.
+/* functor.c: a prologue, an epilogue or a map as text, in CUDA and in C.
  *
  * The members of a functor are evaluated for neighbouring elements of one row.
  * Every member lives in a domain, which says how its columns relate to those the
@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A head with nothing fused: the value as it lies in memory. */
-static void emit_plain_head(F *f, int depth)
+/* A prologue with nothing fused: the value as it lies in memory. */
+static void emit_plain_prologue(F *f, int depth)
 {
         Access acc;
         Index ix;
@@ -76,8 +76,8 @@ static const char *note(F *f, Ref r)
 /* What costs more for fewer neighbours at a time. */
 static bool wants_many(Op op) { return op == OP_DROPOUT || op == OP_ROPE; }
 
-/* Are reads of this loop known before the functor's values are?  (TailReads in kernels/common/tgc.cuh) */
-static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->head; }
+/* Are reads of this loop known before the functor's values are?  (EpilogueReads in kernels/common/tgc.cuh) */
+static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->prologue; }
 
 /* Of two neighbours, 1, 2 or 4 values; 0: another number. */
 static int pair_width(const Dom *d)
@@ -113,7 +113,7 @@ static void emit_stores(F *f, int depth, Ref r)
         int d = f->dom_of[r] - 1;
         char col[512];
         bool accum = NODE(f->g, r)->op == OP_ACCUM && NODE(f->g, r)->type.dt == DT_F32, more = accum && NODE(f->g, r)->a.accum.more;
-        const char *src = !f->f->head && r == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, r));
+        const char *src = !f->f->prologue && r == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, r));
         f_store_index(f, r, &ptr, &ix, &dt);
         if (!f->cuda)
                 return;
@@ -178,7 +178,7 @@ static const Load *same_pairs(const F *f, const Load *l)
         return l;
 }
 
-static void emit_early_load(F *f, int depth, const Load *l, const char *at)
+static void emit_prefetch_load(F *f, int depth, const Load *l, const char *at)
 {
         const Dom *d = &f->dom[l->dom];
         const Load *from = same_pairs(f, l);
@@ -221,7 +221,7 @@ static void emit_loads(F *f, int loop, int depth)
                         else
                                 LINE(depth, "const float %s = %s;", l->name, f_to_float(l->dt, f_fmt(f, "*(%s)", at), f));
                 } else if (early(f, loop) && (l->vector || l->half)) {
-                        emit_early_load(f, depth, l, at);
+                        emit_prefetch_load(f, depth, l, at);
                 } else if (f->cuda) {
                         f->mixed = true;
                         LINE(depth, "const %s *%s = %s;", c_type(l->dt), l->ptr, at);
@@ -313,7 +313,7 @@ static void emit_values(F *f, int loop, int depth, bool root)
                                 LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k), f_var(f, r, k));
                         if (!f->cuda && written(f, r))
                                 store_lane(f, depth + 1, r, k, f_var(f, r, k));
-                        if (fn->head && r == fn->root)
+                        if (fn->prologue && r == fn->root)
                                 LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, r, k));
                 }
                 f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;
@@ -358,7 +358,7 @@ static void open_slice(F *f, int d, int loop, int depth)
 static void emit_loop(F *f, int loop, int depth)
 {
         const Functor *fn = f->f;
-        bool any = false, root_here = fn->root && !fn->head && loop == 0 && written(f, fn->root);
+        bool any = false, root_here = fn->root && !fn->prologue && loop == 0 && written(f, fn->root);
         for (int i = 0; i < fn->n_nodes; i++)
                 any |= f->dom[f->dom_of[fn->node[i]] - 1].loop == loop;
         emit_loads(f, loop, depth);
@@ -405,7 +405,7 @@ static double slot_bytes(F *f)
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];
-        if (f->f->root && (f->f->head ? !f->f->n_nodes : written(f, f->f->root)))       /* a plain head reads it */
+        if (f->f->root && (f->f->prologue ? !f->f->n_nodes : written(f, f->f->root)))       /* a plain prologue reads it */
                 b += f->elems * dt_size[NODE(f->g, f->f->root)->type.dt];
         return b;
 }
@@ -418,10 +418,10 @@ static void size_lines(F *f, int d)
                 LINE(d, "const int B = %s;", f_rt(f, "B"));
 }
 
-static void read_function(F *f, const char *head, Text *body)
+static void read_function(F *f, const char *prologue, Text *body)
 {
         Text *t = &f->out->text;
-        text_add(t, "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n", head);
+        text_add(t, "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n", prologue);
         size_lines(f, 2);
         if (body->s)
                 text_put(t, body->s, body->n);
@@ -429,8 +429,8 @@ static void read_function(F *f, const char *head, Text *body)
         text_free(body);
 }
 
-/* What comes before the tail proper: In, its reads, and all at once for families that do not read ahead. */
-static void early_reads(F *f)
+/* What comes before the epilogue proper: In, its reads, and all at once for families that do not read ahead. */
+static void prefetch_reads(F *f)
 {
         Text *t = &f->out->text;
         text_add(t, "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
@@ -482,8 +482,8 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
         *out = (FunctorText){ .minv = 1 };
         f->elems = (double)dim_most(e, fn->rows) * (double)(fn->n ? fn->n : 1);
         f_place_members(f);
-        if (fn->head && !fn->n_nodes)
-                emit_plain_head(f, f->cuda ? 2 : 1);
+        if (fn->prologue && !fn->n_nodes)
+                emit_plain_prologue(f, f->cuda ? 2 : 1);
         else
                 emit_loop(f, 0, f->cuda ? 2 : 1);
         Text body = out->text;
@@ -493,7 +493,7 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 v /= 2;
         if (!fn->n)
                 v = 1;
-        if (v > 4 && fn->root && !fn->head && NODE(g, fn->root)->op == OP_MATMUL && floats_alone(f))
+        if (v > 4 && fn->root && !fn->prologue && NODE(g, fn->root)->op == OP_MATMUL && floats_alone(f))
                 v = 4;          /* a quad of lanes then covers 64 bytes in one piece */
         if (v < out->minv)
                 v = out->minv;
@@ -518,7 +518,7 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 if (f->read > 0)
                         out->from = f->from;
                 if (ahead)
-                        early_reads(f);
+                        prefetch_reads(f);
                 text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "
                                      "int col, float (&v)[V]%s%s) const\n        {\n",
                          f->stores ? ", class Out = Straight" : "", ahead ? ", const In<V> &in" : "",

@@ -1,4 +1,4 @@
-/* functor.h: private to functor*.c: one head, tail or map while its text is written. */
+/* functor.h: private to functor*.c: one prologue, epilogue or map while its text is written. */
 #ifndef TGC_FUNCTOR_H
 #define TGC_FUNCTOR_H
 
@@ -46,13 +46,13 @@ typedef struct F {
         int     n_named;
         int64_t align;                  /* widest vector that all addresses allow */
         bool    uses_T, uses_B;
-        Text    in_rows, in;            /* of a tail, CUDA: reads that can start early: of rows, the others */
+        Text    in_rows, in;            /* of an epilogue, CUDA: reads that can start early: of rows, the others */
         Text    get_rows, get_cols;     /* their statements */
         int     reads, row_reads;       /* how many, and of rows, in units of 16 bytes at V = 8 */
-        bool    pos_ahead;              /* the position is one of them; and so are those frequencies of heads of freq_D */
+        bool    pos_ahead;              /* the position is one of them; and so are those frequencies of prologues of freq_D */
         const char *freq;
         int64_t freq_D;
-        int     stores, read;           /* of a tail, CUDA: those that `out` makes (TailStores in kernels/common/tgc.cuh) */
+        int     stores, read;           /* of an epilogue, CUDA: those that `out` makes (EpilogueStores in kernels/common/tgc.cuh) */
         Stored  stored[MOST_STORED], from;      /* from: what is read of rows, if that is one matrix */
         bool    mixed;                  /* it also reads or writes what is not a vector of 16-bit values */
         FunctorText *out;

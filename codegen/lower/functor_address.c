@@ -167,10 +167,10 @@ const char *f_fmt(F *f, const char *s, ...)
 const char *f_member(F *f, const char *arg) { return f_fmt(f, f->cuda ? "a.%s" : "a->%s", arg); }
 const char *f_rt(F *f, const char *field) { return f_fmt(f, f->cuda ? "a.rt->%s" : "a->rt->%s", field); }
 
-/* A product's tail, of the one token of one sequence: what it reads beside the product starts before it. */
+/* A product's epilogue, of the one token of one sequence: what it reads beside the product starts before it. */
 static bool one_token(const F *f)
 {
-        return f->cuda && f->f->root && !f->f->head && NODE(f->g, f->f->root)->op == OP_MATMUL &&
+        return f->cuda && f->f->root && !f->f->prologue && NODE(f->g, f->f->root)->op == OP_MATMUL &&
                f->g->sizes.v[SYM_B] == 1 && f->g->sizes.v[SYM_T] == 1;
 }
 
@@ -215,7 +215,7 @@ static int64_t start_of(const F *f, int d)
         return f->dom[d].kind == DOM_ROOT ? start : -1;
 }
 
-/* The frequency that turns lanes k and k + 1 of domain d, heads of D one after the other; col: the column of lane k. */
+/* The frequency that turns lanes k and k + 1 of domain d, prologues of D one after the other; col: the column of lane k. */
 const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D)
 {
         int64_t start = start_of(f, d);

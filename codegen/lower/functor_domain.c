@@ -44,7 +44,7 @@ void f_place_members(F *f)
 {
         const Functor *fn = f->f;
         f->dom[f->n_dom++] = (Dom){ DOM_ROOT, 0, 0, 0, fn->n, 1, 1, 0 };
-        if (!fn->head && fn->root)
+        if (!fn->prologue && fn->root)
                 f->dom_of[fn->root] = 1;
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];

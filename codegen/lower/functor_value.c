@@ -70,7 +70,7 @@ static bool is_pair(const Dom *d) { return d->lanes > 1; }
 const char *f_var(F *f, Ref r, int k)
 {
         const Dom *d = &f->dom[f->dom_of[r] - 1];
-        if (!f->f->head && r == f->f->root)
+        if (!f->f->prologue && r == f->f->root)
                 return f->cuda ? f_fmt(f, "v[%s]", f_lane(f, f->dom_of[r] - 1, k))
                                : f_fmt(f, "v[%s]", f_lane(f, f->dom_of[r] - 1, k));
         return is_pair(d) ? f_fmt(f, "%s_%d", f_name_of(f, r), k) : f_name_of(f, r);
@@ -112,7 +112,7 @@ static const char *operand(F *f, Ref r, int j, int k)
         if (f_internal(f, b)) {
                 int s = f_dom_seen(f, in), home = f->dom_of[b] - 1;
                 if (f->dom[s].loop != f->dom[home].loop) {      /* behind a slice */
-                        const char *arr = !f->f->head && b == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, b));
+                        const char *arr = !f->f->prologue && b == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, b));
                         const char *idx = f_lane(f, f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s,
                                                f->dom[s].kind == DOM_HALF ? 2 * k + (int)f->dom[s].start : k);
                         if (!f->cuda)
@@ -223,7 +223,7 @@ const char *f_expr(F *f, Ref r, int k)
 }
 
 /* The token (of B*T) that a row of n columns belongs to; shape's last two axes are
- * heads and their elements. */
+ * prologues and their elements. */
 const char *f_token(F *f, const Type *shape, int64_t n)
 {
         Type lead = *shape;
@@ -300,7 +300,7 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 Access acc;
                 access_need(g, f->e->place, r, &acc);
                 Type t = n->type;
-                if (!f->f->head && r == f->f->root && NODE(g, r)->op == OP_ITEM)
+                if (!f->f->prologue && r == f->f->root && NODE(g, r)->op == OP_ITEM)
                         t = acc.t;
                 f_index_of(f, &t, acc.stride, acc.off, f->dom[d].n, ix);
                 *ptr = f_member(f, arg_part(f->e, f->a, r, acc.base));

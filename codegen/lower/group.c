@@ -1,15 +1,15 @@
 /* group.c: what belongs to a kernel, and in which order kernels run.
  *
  * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the
- * questions both it and the emitters ask, and turns groups into heads, anchor and
- * tails. */
+ * questions both it and the emitters ask, and turns groups into prologues, anchor and
+ * epilogues. */
 #include "../codegen.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh takes, no more than the CPU's
  * scratch memory holds. */
-enum { MATVEC_MOST_M = 8, MATVEC_MOST_M16 = 16, MATVEC_MOST_X = 32768, MATVEC_MOST_X16 = 130000 };
+enum { GEMV_MOST_M = 8, GEMV_MOST_M16 = 16, GEMV_MOST_X = 32768, GEMV_MOST_X16 = 130000 };
 
 bool is_virtual(const Graph *g, Ref r)
 {
@@ -53,7 +53,7 @@ bool domain_of(const Type *t, int64_t *n, Dim *rows)
         if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {        /* all constant: keep rows */
                 *n = t->dim[t->rank - 1].n;
                 *rows = type_rows(t);
-        } else if (t->rank == 4 && dim_eq(*rows, DIM(1))) {     /* heads of width 1: a cache's rows are tokens */
+        } else if (t->rank == 4 && dim_eq(*rows, DIM(1))) {     /* prologues of width 1: a cache's rows are tokens */
                 *n = t->dim[2].n;
                 *rows = dim_mul(t->dim[0], t->dim[1]);
         }
@@ -104,9 +104,9 @@ bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
         return false;
 }
 
-static Functor functor(Graph *g, Ref root, bool head, const Type *shape)
+static Functor functor(Graph *g, Ref root, bool prologue, const Type *shape)
 {
-        Functor f = { .root = root, .head = head, .shape = *shape };
+        Functor f = { .root = root, .prologue = prologue, .shape = *shape };
         (void)g;
         domain_of(shape, &f.n, &f.rows);
         return f;
@@ -133,7 +133,7 @@ static void push(Functor *f, Ref r, Arena *a, int cap)
         f->node[f->n_nodes++] = r;
 }
 
-/* side: of each node, 1+k head k, -(1+o) tail o; in: false.  Both are for all groups, who leave them empty. */
+/* side: of each node, 1+k prologue k, -(1+o) epilogue o; in: false.  Both are for all groups, who leave them empty. */
 static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
 {
         Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
@@ -141,37 +141,37 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 Type out[MAX_OUT];
                 gr->n_out = graph_types(g, gr->anchor, out);
                 for (int i = 0; i < gr->n_out; i++) {
-                        gr->tail[i] = functor(g, 0, false, &out[i]);
-                        by_rows(&gr->tail[i]);
+                        gr->epilogue[i] = functor(g, 0, false, &out[i]);
+                        by_rows(&gr->epilogue[i]);
                 }
-                if (an->op == OP_ATTENTION) {           /* tails see (B*T, H*D) */
-                        gr->tail[0].n = an->type.dim[2].n * an->type.dim[3].n;
-                        gr->tail[0].rows = dim_mul(an->type.dim[0], an->type.dim[1]);
+                if (an->op == OP_ATTENTION) {           /* epilogues see (B*T, H*D) */
+                        gr->epilogue[0].n = an->type.dim[2].n * an->type.dim[3].n;
+                        gr->epilogue[0].rows = dim_mul(an->type.dim[0], an->type.dim[1]);
                 }
                 if (an->op == OP_ATTENTION_GRAD)
                         for (int i = 0; i < 3; i++) {
-                                gr->tail[i].n = out[i].dim[2].n * out[i].dim[3].n;
-                                gr->tail[i].rows = dim_mul(out[i].dim[0], out[i].dim[1]);
+                                gr->epilogue[i].n = out[i].dim[2].n * out[i].dim[3].n;
+                                gr->epilogue[i].rows = dim_mul(out[i].dim[0], out[i].dim[1]);
                         }
-                gr->tail[0].root = gr->anchor;
+                gr->epilogue[0].root = gr->anchor;
                 for (int i = 0; i < an->n_in; i++) {
-                        gr->head[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
-                        by_rows(&gr->head[i]);
+                        gr->prologue[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
+                        by_rows(&gr->prologue[i]);
                 }
                 if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) {      /* one value a token */
-                        gr->head[3].n = 1;
-                        gr->head[3].rows = type_elems(&gr->head[3].shape);
+                        gr->prologue[3].n = 1;
+                        gr->prologue[3].rows = type_elems(&gr->prologue[3].shape);
                 }
                 for (int i = 0; i < gr->n_nodes; i++)
                         if (NODE(g, gr->node[i])->op == OP_ITEM && NODE(g, gr->node[i])->in[0] == gr->anchor)
-                                gr->tail[NODE(g, gr->node[i])->a.item.index].root = gr->node[i];
+                                gr->epilogue[NODE(g, gr->node[i])->a.item.index].root = gr->node[i];
         } else {
                 gr->n_out = 1;
                 const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
                 Ref of = first->op == OP_APPEND       ? first->in[1]
                          : first->op == OP_INTERLEAVE ? first->in[0]
                                                       : gr->node[0];
-                gr->tail[0] = functor(g, 0, false, &NODE(g, of)->type);
+                gr->epilogue[0] = functor(g, 0, false, &NODE(g, of)->type);
         }
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
@@ -182,14 +182,14 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 for (int j = 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
                         for (int o = 0; o < gr->n_out; o++)
-                                if (b && b == gr->tail[o].root)
+                                if (b && b == gr->epilogue[o].root)
                                         s = -(1 + o);
                         if (NODE(g, b)->group == gr->id && side[b] < 0)
                                 s = side[b];
                 }
                 side[r] = s;
         }
-        for (int k = 0; an && k < an->n_in; k++) {      /* heads: walk back from each input */
+        for (int k = 0; an && k < an->n_in; k++) {      /* prologues: walk back from each input */
                 Ref b = value_base(g, an->in[k]);
                 if (NODE(g, b)->group != gr->id || b == gr->anchor || side[b] < 0 || b != an->in[k])
                         continue;
@@ -204,23 +204,23 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 }
                 for (int i = 0; i < gr->n_nodes; i++) {
                         if (in[gr->node[i]] && gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM)
-                                push(&gr->head[k], gr->node[i], a, gr->n_nodes);
+                                push(&gr->prologue[k], gr->node[i], a, gr->n_nodes);
                         in[gr->node[i]] = false;
                 }
         }
         for (int i = 0; i < gr->n_nodes; i++)
                 if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM && side[gr->node[i]] < 0)
-                        push(&gr->tail[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
-        /* side results of heads that no input needs: give them to the first head */
+                        push(&gr->epilogue[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
+        /* side results of prologues that no input needs: give them to the first prologue */
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
                 bool have = r == gr->anchor || NODE(g, r)->op == OP_ITEM || side[r] < 0;
                 for (int k = 0; an && k < an->n_in && !have; k++)
-                        for (int j = 0; j < gr->head[k].n_nodes; j++)
-                                have |= gr->head[k].node[j] == r;
+                        for (int j = 0; j < gr->prologue[k].n_nodes; j++)
+                                have |= gr->prologue[k].node[j] == r;
                 for (int k = 0; an && k < an->n_in && !have; k++)
-                        if (gr->head[k].n_nodes) {
-                                push(&gr->head[k], r, a, gr->n_nodes);
+                        if (gr->prologue[k].n_nodes) {
+                                push(&gr->prologue[k], r, a, gr->n_nodes);
                                 have = true;
                         }
         }
@@ -228,26 +228,26 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 side[gr->node[i]] = 0;
 }
 
-bool norm_head(Graph *g, const Functor *head, Arena *a, NormHead *out)
+bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out)
 {
-        *out = (NormHead){ .norm = 0 };
-        for (int i = 0; i < head->n_nodes; i++)
-                if (NODE(g, head->node[i])->op == OP_RMSNORM || NODE(g, head->node[i])->op == OP_LAYERNORM)
-                        out->norm = head->node[i];
+        *out = (NormPrologue){ .norm = 0 };
+        for (int i = 0; i < prologue->n_nodes; i++)
+                if (NODE(g, prologue->node[i])->op == OP_RMSNORM || NODE(g, prologue->node[i])->op == OP_LAYERNORM)
+                        out->norm = prologue->node[i];
         if (!out->norm)
                 return false;
         out->before = functor(g, NODE(g, out->norm)->in[0], true, &NODE(g, out->norm)->type);
         out->gain = functor(g, out->norm, false, &NODE(g, out->norm)->type);
         by_rows(&out->before);
         by_rows(&out->gain);
-        for (int i = 0; i < head->n_nodes; i++)
-                if (head->node[i] != out->norm)
-                        push(&out->gain, head->node[i], a, head->n_nodes);
-        out->gain.result = head->root;
+        for (int i = 0; i < prologue->n_nodes; i++)
+                if (prologue->node[i] != out->norm)
+                        push(&out->gain, prologue->node[i], a, prologue->n_nodes);
+        out->gain.result = prologue->root;
         return true;
 }
 
-int64_t matvec_m(const Graph *g, Ref r)
+int64_t gemv_m(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
         const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
@@ -255,23 +255,23 @@ int64_t matvec_m(const Graph *g, Ref r)
         if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) || !dim_is_const(k))
                 return 0;
         bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0;
-        return m.n <= (half ? MATVEC_MOST_M16 : MATVEC_MOST_M) && k.n >= 1 &&
-               m.n * k.n <= (half ? MATVEC_MOST_X16 : MATVEC_MOST_X) ? m.n : 0;
+        return m.n <= (half ? GEMV_MOST_M16 : GEMV_MOST_M) && k.n >= 1 &&
+               m.n * k.n <= (half ? GEMV_MOST_X16 : GEMV_MOST_X) ? m.n : 0;
 }
 
-bool matvec_norms(const Graph *g, Ref r)
+bool gemv_norms(const Graph *g, Ref r)
 {
         enum { MOST_K16 = 2048 };       /* more than 8 rows in registers */
         const Type *a = &g->node[g->node[r].in[0]].type;
-        int64_t m = matvec_m(g, r), k = a->dim[a->rank - 1].n;
-        return m && m * k <= MATVEC_MOST_X && (m <= MATVEC_MOST_M || k <= MOST_K16);
+        int64_t m = gemv_m(g, r), k = a->dim[a->rank - 1].n;
+        return m && m * k <= GEMV_MOST_X && (m <= GEMV_MOST_M || k <= MOST_K16);
 }
 
-bool matvec_keeps(const Graph *g, Ref r)
+bool gemv_keeps(const Graph *g, Ref r)
 {
         const Type *w = &g->node[g->node[r].in[1]].type;
         enum { SMALL = 6 << 20 };
-        return matvec_m(g, r) == 1 && type_elems(w).n * dt_size[w->dt] <= SMALL;
+        return gemv_m(g, r) == 1 && type_elems(w).n * dt_size[w->dt] <= SMALL;
 }
 
 Functor store_of(Graph *g, Ref r)

@@ -224,20 +224,20 @@ static void cpu_loop(Build *b, const char *tiles, const char *heads, const char 
 /* Of attention_short.cuh: SHORT_MOST tokens, bytes of its AttShort. */
 enum { SHORT_MOST = 64 };
 
-static bool is_short(Att *t)
+static bool is_single_wave(Att *t)
 {
         const Type *q = &NODE(t->e->g, t->n->in[0])->type;
         return is_cuda(t->e) && t->dt == DT_F32 && !t->cached && t->vec == 4 && (t->D == 32 || t->D == 64) &&
                dim_most(t->e, q->dim[1]) <= SHORT_MOST && (!t->grad || t->H == t->K);
 }
 
-static int short_bytes(int64_t D, bool grad)
+static int single_wave_bytes(int64_t D, bool grad)
 {
         int x = SHORT_MOST * ((int)D + 8), p = SHORT_MOST * (SHORT_MOST + 8);
         return (grad ? 3 * x + 2 * p + 2 * SHORT_MOST : 3 * x + p + 4 * SHORT_MOST) * 4;
 }
 
-static const char *short_grid(Att *t)
+static const char *single_wave_grid(Att *t)
 {
         Dim B = NODE(t->e->g, t->n->in[0])->type.dim[0];
         return arena_fmt(t->e->tmp, "%s*%lld", dim_grid(t->e, B), (long long)t->H);
@@ -248,35 +248,35 @@ static void short_forward(Att *t, Ref lse)
         Emit *e = t->e;
         Build b = build_start(e, t->gr, "attention_short", "attention");
         describe(t, &b, NULL);
-        build_functor(&b, &t->gr->tail[0], "tail");
+        build_functor(&b, &t->gr->epilogue[0], "epilogue");
         b.threads = 256;
-        b.smem = short_bytes(t->D, false);
+        b.smem = single_wave_bytes(t->D, false);
         b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
-        build_line(&b, "\1_tail tail = { a };");
-        build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, tail);", l);
-        build_end(&b, short_grid(t));
+        build_line(&b, "\1_epilogue epilogue = { a };");
+        build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, epilogue);", l);
+        build_end(&b, single_wave_grid(t));
 }
 
 static void short_backward(Att *t)
 {
-        static const char *const name[] = { "tail", "tail_k", "tail_v" };
+        static const char *const name[] = { "epilogue", "epilogue_k", "epilogue_v" };
         Emit *e = t->e;
         Build b = build_start(e, t->gr, "attention_short", "attention_grad");
         describe(t, &b, NULL);
         Operand d = operand(e, &b, t->n->in[5]);
         const char *lse = plain_arg(e, &b, t->n->in[4]);
         b.threads = 256;
-        b.smem = short_bytes(t->D, true);
+        b.smem = single_wave_bytes(t->D, true);
         b.flops = att_flops(t, 5), b.bytes = att_bytes(t, 3, 4);
         for (int i = 0; i < 3; i++) {
-                build_functor(&b, &t->gr->tail[i], name[i]);
+                build_functor(&b, &t->gr->epilogue[i], name[i]);
                 build_line(&b, "\1_%s %s = { a };", name[i], name[i]);
         }
         build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
-        build_line(&b, "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, tail, tail_k, tail_v);",
+        build_line(&b, "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v);",
                    d.arg, lse);
-        build_end(&b, short_grid(t));
+        build_end(&b, single_wave_grid(t));
 }
 
 static void forward(Emit *e, const Group *gr)
@@ -286,7 +286,7 @@ static void forward(Emit *e, const Group *gr)
         Ref lse = item_of(e, gr->anchor, 1);
         const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
-        if (is_short(&t)) {
+        if (is_single_wave(&t)) {
                 short_forward(&t, lse);
                 return;
         }
@@ -294,9 +294,9 @@ static void forward(Emit *e, const Group *gr)
                               few ? "attention_decode" : "attention");
         describe(&t, &b, is_cuda(e) || !lse ? "NULL" : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
         if (!is_cuda(e)) {
-                build_functor(&b, &gr->tail[0], "tail");
+                build_functor(&b, &gr->epilogue[0], "epilogue");
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                cpu_loop(&b, "attention_tiles", "", "attention_task(&att, rt, tile, &a, \1_tail);");
+                cpu_loop(&b, "attention_tiles", "", "attention_task(&att, rt, tile, &a, \1_epilogue);");
                 build_end(&b, "1");
                 return;
         }
@@ -327,8 +327,8 @@ static void forward(Emit *e, const Group *gr)
                 text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n"
                                   "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as attention.c has it\");\n\n",
                          r, splits, b.threads, type, mma ? "true" : "false");
-                build_functor(&b, &gr->tail[0], "tail");
-                build_line(&b, "\1_tail tail = { a };");
+                build_functor(&b, &gr->epilogue[0], "epilogue");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";
                 if (splits > 1) {
                         int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
@@ -343,7 +343,7 @@ static void forward(Emit *e, const Group *gr)
                         b.on90 = (On90){ .threads = b.threads, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");
                 }
-                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, tail);", type, parts,
+                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);", type, parts,
                            done);
                 if (on90)
                         text_add(&b.body, "#endif\n");
@@ -353,15 +353,15 @@ static void forward(Emit *e, const Group *gr)
         int r = row_for("FWD", t.cls, (int)t.D);
         if (r < 0)
                 error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         b.threads = rows[r].threads;
         b.min_blocks = rows[r].minb;
         b.smem = smem_of(r, (int)t.D);
         b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
-        build_line(&b, "\1_tail tail = { a };");
+        build_line(&b, "\1_epilogue epilogue = { a };");
         bool sm90 = t.mma && att90_forward(&b, gr->anchor, l);
-        build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", type, tile_text(e, r), l);
+        build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);", type, tile_text(e, r), l);
         if (sm90)
                 text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
@@ -386,14 +386,14 @@ static void backward_cpu(Emit *e, const Group *gr, Att *t)
                 const char *heads = arena_fmt(e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
                                               o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
                 if (kv) {
-                        build_functor(&b, &gr->tail[1], "tail_k");
-                        build_functor(&b, &gr->tail[2], "tail_v");
+                        build_functor(&b, &gr->epilogue[1], "epilogue_k");
+                        build_functor(&b, &gr->epilogue[2], "epilogue_v");
                         cpu_loop(&b, "attention_grad_kv_tiles", heads,
-                                 "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_tail_k, \1_tail_v);");
+                                 "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_epilogue_k, \1_epilogue_v);");
                 } else {
-                        build_functor(&b, &gr->tail[0], "tail");
+                        build_functor(&b, &gr->epilogue[0], "epilogue");
                         cpu_loop(&b, "attention_grad_q_tiles", heads,
-                                 "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_tail);");
+                                 "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_epilogue);");
                 }
                 build_end(&b, "1");
         }
@@ -441,12 +441,12 @@ static void grad_delta(Emit *e, const Group *gr, Back *k)
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, k->queries), delta_rows(&k->t)));
 }
 
-static void tails_kv(Build *b, const Group *gr)
+static void epilogues_kv(Build *b, const Group *gr)
 {
-        build_functor(b, &gr->tail[1], "tail_k");
-        build_functor(b, &gr->tail[2], "tail_v");
-        build_line(b, "\1_tail_k tail_k = { a };");
-        build_line(b, "\1_tail_v tail_v = { a };");
+        build_functor(b, &gr->epilogue[1], "epilogue_k");
+        build_functor(b, &gr->epilogue[2], "epilogue_v");
+        build_line(b, "\1_epilogue_k epilogue_k = { a };");
+        build_line(b, "\1_epilogue_v epilogue_v = { a };");
 }
 
 /* A kernel of row `*r` with the operands that both have.  *grads: dout, the rows' log of sums and deltas, as the portable tasks take
@@ -467,7 +467,7 @@ static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Oper
         b.min_blocks = rows[*r].minb;
         b.smem = smem_of(*r, (int)t->D);
         b.flops = att_flops(t, kv ? 4 : 3), b.bytes = kv ? att_bytes(t, 2, 4) : att_bytes(t, 3, 2);
-        *sums = !kv && (k->kind == GRAD_WHOLE || k->kind == GRAD_ONCE) ? lse : arena_fmt(e->tmp, "%s, a.%s", lse, w);
+        *sums = !kv && (k->kind == GRAD_SHORT || k->kind == GRAD_FUSED) ? lse : arena_fmt(e->tmp, "%s, a.%s", lse, w);
         *grads = arena_fmt(e->tmp, "%s, %s, %s, a.%s", d->arg, strides_of(e, d), lse, w);
         return b;
 }
@@ -479,12 +479,12 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
         Operand d;
         int r;
         Build b = grad_start(e, gr, k, true, &r, &d, &grads, &sums);
-        tails_kv(&b, gr);
+        epilogues_kv(&b, gr);
         if (k->kind != GRAD_Q)
                 not_on_hopper(&b, b.threads);
         else if (k->sm90)
                 att90_grad(&b, gr->anchor, GRAD_KV, sums);
-        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail_k, tail_v);", c_type(k->t.dt),
+        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);", c_type(k->t.dt),
                    tile_text(e, r), grads);
         hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.K, dim_grid(e, q->dim[1]),
@@ -498,19 +498,19 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
         Operand d;
         int r;
         Build b = grad_start(e, gr, k, false, &r, &d, &grads, &sums);
-        build_functor(&b, &gr->tail[0], "tail");
-        build_line(&b, "\1_tail tail = { a };");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
+        build_line(&b, "\1_epilogue epilogue = { a };");
         if (k->sm90) {
                 Operand o = operand(e, &b, k->t.n->in[3]);
                 if (k->kind != GRAD_Q)
-                        tails_kv(&b, gr);
-                if (k->kind == GRAD_BOTH || k->kind == GRAD_WHOLE)
+                        epilogues_kv(&b, gr);
+                if (k->kind == GRAD_BOTH || k->kind == GRAD_SHORT)
                         sums = arena_fmt(e->tmp, "{ %s, %s, %s, %s }, %s", o.arg, strides_of(e, &o), d.arg, strides_of(e, &d), sums);
-                else if (k->kind != GRAD_ONCE)
+                else if (k->kind != GRAD_FUSED)
                         sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
                 att90_grad(&b, gr->anchor, k->kind, sums);
         }
-        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, tail);", c_type(k->t.dt), tile_text(e, r),
+        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);", c_type(k->t.dt), tile_text(e, r),
                    grads);
         hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.H, dim_grid(e, q->dim[1]),
@@ -525,7 +525,7 @@ static void backward(Emit *e, const Group *gr)
                 backward_cpu(e, gr, &k.t);
                 return;
         }
-        if (is_short(&k.t)) {
+        if (is_single_wave(&k.t)) {
                 short_backward(&k.t);
                 return;
         }

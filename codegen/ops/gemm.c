@@ -2,7 +2,7 @@
  *
  * A tile, and into how many parts K is split, are chosen by an estimate of the time
  * from gemm_tiles.def.  Parts (weight gradients: C is small and K long) are added
- * in order by a second launch, which runs the tail. */
+ * in order by a second launch, which runs the epilogue. */
 #include "../codegen.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>
@@ -22,34 +22,34 @@ int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
 }
 
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
- * other: products, and a tail that hides under the products of another block where two fit.  Parts
+ * other: products, and an epilogue that hides under the products of another block where two fit.  Parts
  * are written and read once, from L2 where they fit, by one more launch; of 16-bit products that
  * costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small, and
  * what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
-        double tail = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
+        double epilogue = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
         double alone = most < t->min_blocks ? 1.1 : 1;          /* waits that another block would fill */
-        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + tail);
+        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + epilogue);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
                 us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts / (parts >= 32e6 ? 1.5e6 : *t->cls == 'F' ? 2.5e6 : 5e6);
         return us;
 }
 
-enum { SHORT_US = 15 };
+enum { SINGLE_WAVE_US = 15 };
 
 /* The same for choosing among short 16-bit products, all of whose tiles run at once: together they take less than
  * one after the other, and each at least 3.35 ns for one of K.  schedule.c may join them with others, so
  * multiprocessors left idle are worth something: 1152x384x1536 beside 1536x384x1152 takes 7.8 us in 54 tiles of
  * 64x128, 10.3 in 108 of 64x64. */
-static double short_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
+static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
         int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch, most = (tiles + SMS - 1) / SMS;
         double us = tile_time(t, M, N, K, batch, 1), n = (double)most;
         double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700;    /* wgmma, mma */
-        if (*t->cls == 'F' || M <= 64 || us >= SHORT_US || most > t->min_blocks)
+        if (*t->cls == 'F' || M <= 64 || us >= SINGLE_WAVE_US || most > t->min_blocks)
                 return us;
         us = (double)K * (ps > least ? ps : least) * 1e-6 + n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
         return 2 + us - 0.4 * us * (1 - (double)tiles / (n * SMS));
@@ -63,7 +63,7 @@ static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, 
         if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
                 return false;
         if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
-                          tile_time(t, M, N, K, batch, 1) >= SHORT_US))
+                          tile_time(t, M, N, K, batch, 1) >= SINGLE_WAVE_US))
                 return false;
         return *t->name != 'H' || t->bm >= 64 || M <= 64;       /* mma's, for a few tokens */
 }
@@ -77,7 +77,7 @@ int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut
                         continue;
                 for (int s = 1; s == 1 || (cut && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++)
                         out[n++] = (Candidate){ t->name, t, NULL, s, s > 1 ? tile_time(t, M, N, K, batch, s)
-                                                                           : short_time(t, M, N, K, batch) };
+                                                                           : single_wave_time(t, M, N, K, batch) };
         }
         return n;
 }
@@ -166,32 +166,32 @@ int align_bytes(DType dt, int64_t x, int64_t y)
 static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int64_t K, const char *gain)
 {
         if (keep)
-                build_line(b, "if (tile == 0)\n                matvec_keep<%lld, %d, %s>(%s, smem, head%s, \1_keep{ a });",
+                build_line(b, "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
                            (long long)K, b->threads, norm, eps, gain);
 }
 
-/* head and tail are there; ends the kernel. */
-static void build_mma(Build *b, const MatvecMma *s, const char *type, int M, int64_t N, int64_t K, const char *norm,
+/* prologue and epilogue are there; ends the kernel. */
+static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64_t N, int64_t K, const char *norm,
                       const char *operands, const char *rest)
 {
         b->threads = s->warps * 32;
         b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps;        /* two, of two launches */
         b->smem = s->smem;
         b->include = "gemv_mma";
-        build_line(b, "matvec_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, head, tail%s);", type, M,
+        build_line(b, "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, epilogue%s);", type, M,
                    (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm, operands, rest);
         build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
 }
 
-/* A few rows.  A norm of x that fuse put into the head is applied by the kernel itself. */
+/* A few rows.  A norm of x that fuse put into the prologue is applied by the kernel itself. */
 static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb, int align)
 {
         const char *type = c_type(w.dt), *norm = "NORM_NONE", *eps = "0.f";
-        NormHead nh;
-        Functor head = gr->head[0];
-        Ref row = head.root;
+        NormPrologue nh;
+        Functor prologue = gr->prologue[0];
+        Ref row = prologue.root;
         bool gain = false, keep = false;
-        if (norm_head(e->g, &head, e->tmp, &nh)) {
+        if (norm_prologue(e->g, &prologue, e->tmp, &nh)) {
                 const Node *n = NODE(e->g, nh.norm);
                 char s[32];
                 num_text(n->a.num.x, s);
@@ -199,11 +199,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 norm = n->op == OP_RMSNORM ? "NORM_RMS" : "NORM_LAYER";
                 gain = nh.gain.n_nodes;
                 nh.gain.rows = DIM(M);
-                head = nh.before;
+                prologue = nh.before;
                 keep = e->stored[row];
         }
-        head.rows = DIM(M);
-        int minv = build_functor(b, &head, "head").minv, narrow = minv;
+        prologue.rows = DIM(M);
+        int minv = build_functor(b, &prologue, "prologue").minv, narrow = minv;
         if (gain) {
                 e->stored[row] = false;         /* all blocks call it */
                 narrow = build_functor(b, &nh.gain, "gain").minv;
@@ -215,47 +215,47 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_functor(b, &store, "keep");
         }
         narrow = narrow > minv ? narrow : minv;
-        minv = build_functor(b, &gr->tail[0], "tail").minv;
+        minv = build_functor(b, &gr->epilogue[0], "epilogue").minv;
         b->flops = 2.0 * M * (double)N * (double)K;
         b->bytes += (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(b, arena_fmt(e->tmp, "matvec_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
+                build_cpu_loop(b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
                                arena_fmt(e->tmp,
-                                         "matvec_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
-                                         "&a, \1_head, %s, %s, \1_tail);",
+                                         "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
+                                         "&a, \1_prologue, %s, %s, \1_epilogue);",
                                          norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
                                          gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
                 build_end(b, "1");
                 return;
         }
-        build_line(b, "\1_head head = { a };");
-        build_line(b, "\1_tail tail = { a };");
+        build_line(b, "\1_prologue prologue = { a };");
+        build_line(b, "\1_epilogue epilogue = { a };");
         b->waits = true;
         b->threads = 256;
         const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
-        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, head, tail%s", norm, align, w.arg,
+        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, prologue, epilogue%s", norm, align, w.arg,
                                      w.ld, eps, finish);
-        MatvecShort few = { 0 };
-        MatvecMma rows16 = { 0 };
+        GemvShort few = { 0 };
+        GemvMma rows16 = { 0 };
         if (tb && w.dt != DT_F32 && align == 16)
-                rows16 = matvec_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), SMS);
-        MatvecNarrow slim = { 0 };
+                rows16 = gemv_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), SMS);
+        GemvNarrow slim = { 0 };
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
-                few = matvec_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
+                few = gemv_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow && !few.rows && minv == 1 && !keep)
-                slim = matvec_narrow(dt_size[w.dt], N, (int)K, align, SMS);
+                slim = gemv_narrow(dt_size[w.dt], N, (int)K, align, SMS);
         if (few.rows) {
                 b->include = "gemv_short";
                 b->threads = few.threads;
                 b->smem = few.split > 1 ? few.smem : 0;
                 const char *kept = keep ? ", \1_keep{ a }" : "";
-                bool attends = attend90(b, &few, minv, arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
+                bool attends = qkv_attention90(b, &few, minv, arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
                                                                  norm, align),
                                         arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
                                         arena_fmt(e->tmp, "%s%s", finish, kept));
                 if (!b->smem)
                         build_line(b, "char *const smem = nullptr;");
-                build_line(b, "matvec_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type, (long long)N, (long long)K,
+                build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type, (long long)N, (long long)K,
                            few.threads, few.rows, few.split, rest, kept);
                 if (attends)
                         text_add(&b->body, "#endif\n");
@@ -266,7 +266,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->include = "gemv_narrow";
                 b->threads = NARROW_THREADS;
                 b->min_blocks = NARROW_BLOCKS;
-                build_line(b, "matvec_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, head, tail%s);",
+                build_line(b, "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, prologue, epilogue%s);",
                            type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles, norm, align, w.arg,
                            w.ld, eps, finish);
                 build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
@@ -276,19 +276,19 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 while (N / rows * split < 16 * SMS && split < 4 &&
                        K / (split * 2) >= (N / rows * split < 8 * SMS ? 128 : loads))
                         split *= 2;
-                MatvecShape s = matvec_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
+                GemvShape s = gemv_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 int64_t blocks = (N + s.cols - 1) / s.cols;
                 b->min_blocks = M == 1 && blocks > 2 * SMS && blocks <= 3 * SMS ? 3 : 1;        /* all at once */
                 b->smem = s.smem;
-                build_line(b, "matvec_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M, (long long)N, (long long)K,
+                build_line(b, "gemv_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M, (long long)N, (long long)K,
                            rows, split, rest);
                 keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
                 b->threads = 512;
-                b->smem = matvec_kn_smem(M, (int)K, b->threads, cols);
-                build_line(b, "matvec_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M, (long long)N, (long long)K,
+                b->smem = gemv_kn_smem(M, (int)K, b->threads, cols);
+                build_line(b, "gemv_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M, (long long)N, (long long)K,
                            cols, rest);
                 keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
@@ -337,8 +337,8 @@ static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
 }
 
 /* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form has K whole one does
- * it all.  b: the product begun, whose tail is thrown away. */
-static void split_matmul(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s, Product90 *p,
+ * it all.  b: the product begun, whose epilogue is thrown away. */
+static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s, Product90 *p,
                          const Pick *pick, const Sums *sums)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -357,15 +357,15 @@ static void split_matmul(Emit *e, const Group *gr, Build *b, const Functor *puts
         part.bytes = b->bytes;
         const char *ws = arg_work(e, &part.args, work, "float", "parts");
         if (t90 && splits90 == 1) {
-                build_functor(&part, puts, "tail");
-                build_line(&part, "\1_tail tail = { a };");
+                build_functor(&part, puts, "epilogue");
+                build_line(&part, "\1_epilogue epilogue = { a };");
         }
         if (t90) {
-                turn90(&part, p);
+                transpose90(&part, p);
                 product90(&part, p, t90, splits90, false, ws, sums_arg(e, &part, sums));
         }
         build_line(&part,
-                   "matmul_split_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
+                   "gemm_split_k_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
                    "smem);",
                    c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align, v, a.arg, a.ld,
                    w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
@@ -375,32 +375,32 @@ static void split_matmul(Emit *e, const Group *gr, Build *b, const Functor *puts
         Build sum = build_start(e, gr, "gemm", "matmul_sum");
         text_free(&b->decl);
         ws = arg_done(e, &sum.args, work, "float", "parts");
-        FunctorText tail = build_functor(&sum, &gr->tail[0], "tail");
+        FunctorText epilogue = build_functor(&sum, &gr->epilogue[0], "epilogue");
         sum.threads = 256;
-        build_line(&sum, "\1_tail tail = { a };");
+        build_line(&sum, "\1_epilogue epilogue = { a };");
         const char *parts = arena_fmt(e->tmp, "%d", splits);
         if (t90 && splits90 != splits)
                 parts = parts_by_gpu(&sum, splits90, parts);
-        build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, tail);", ws, parts, s->Mc, s->Nc);
+        build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts, s->Mc, s->Nc);
         if (t90 && splits90 == 1)
                 sum.on90 = (On90){ .threads = 256, .grid = "0" };
         build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
-                                  256 * (tail.maxv < 8 ? tail.maxv : 8)));
+                                  256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
 }
 
-/* The call of matmul_task for each item of a batch; `types`: its template's arguments. */
+/* The call of gemm_task for each item of a batch; `types`: its template's arguments. */
 static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a, const Mat *w)
 {
         text_add(&b->decl,
                  "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
-                 "\1_tail::MAXV, MINV = \1_tail::MINV;\n"
-                 "        const \1_tail &tail;\n        int first;\n        template <int V> __device__ "
+                 "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n"
+                 "        const \1_epilogue &epilogue;\n        int first;\n        template <int V> __device__ "
                  "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
-                 "        {\n                tail(first + row, col, v);\n        }\n};\n\n");
-        build_line(b, "const int each = matmul_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc, s->Nc);
-        build_line(b, "\1_item item = { tail, z * %s };", s->Mc);
+                 "        {\n                epilogue(first + row, col, v);\n        }\n};\n\n");
+        build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc, s->Nc);
+        build_line(b, "\1_item item = { epilogue, z * %s };", s->Mc);
         build_line(b,
-                   "matmul_task<%s>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
+                   "gemm_task<%s>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
                    "%s, tile - z * each, smem, item);",
                    types, a->arg, a->step, a->ld, w->arg, w->step, w->ld, s->Mc, s->Nc, s->Kc);
 }
@@ -414,7 +414,7 @@ static void matmul(Emit *e, const Group *gr)
         bool fixed_m = is_number(s.Mc), fixed = is_number(s.Kc) && is_number(s.Nc);
         Mat a, w;
         Build b = build_start(e, gr, "gemm", "matmul");
-        if (matvec_m(g, gr->anchor)) {
+        if (gemv_m(g, gr->anchor)) {
                 b.include = "gemv";
                 mat_need(e, &b, n->in[1], 0, &w);
                 decode(e, gr, &b, w, (int)s.m_most, N, s.k_most, s.tb,
@@ -423,20 +423,20 @@ static void matmul(Emit *e, const Group *gr)
         }
         mat_need(e, &b, n->in[0], s.lead, &a);
         mat_need(e, &b, n->in[1], s.lead, &w);
-        Functor puts = gr->tail[0];
+        Functor puts = gr->epilogue[0];
         puts.puts = true;
         Ref normed = 0;
         const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
-        FunctorText tail = build_functor(&b, &puts, "tail");
+        FunctorText epilogue = build_functor(&b, &puts, "epilogue");
         double products = 2.0 * (double)s.b_most * (double)s.m_most * (double)N * (double)s.k_most;
         b.flops += products;
         b.bytes += (double)s.b_most * ((double)s.m_most * (double)s.k_most + (double)N * (double)s.k_most) * dt_size[a.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "matmul_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc), products,
+                build_cpu_loop(&b, arena_fmt(e->tmp, "gemm_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc), products,
                                arena_fmt(e->tmp,
-                                         "matmul_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
-                                         "%s, %s, %s, tile, &a, \1_tail);",
+                                         "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
+                                         "%s, %s, %s, tile, &a, \1_epilogue);",
                                          a.arg, ty(a.dt), s.ta, a.ld, a.step, w.arg, ty(w.dt), s.tb, w.ld, w.step,
                                          s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, "1");
@@ -446,25 +446,25 @@ static void matmul(Emit *e, const Group *gr)
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
         if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt && align == 16 && fixed_m &&
             is_number(s.Kc)) {
-                MatvecMma mma = matvec_mma((int)s.m_most, N, (int)s.k_most, false, SMS);
+                GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, SMS);
                 if (mma.warps) {
                         b.waits = true;
-                        build_line(&b, "const PlainHead<%s> head = { %s, %s };", c_type(a.dt), a.arg, a.ld);
-                        build_line(&b, "\1_tail tail = { a };");
+                        build_line(&b, "const PlainPrologue<%s> prologue = { %s, %s };", c_type(a.dt), a.arg, a.ld);
+                        build_line(&b, "\1_epilogue epilogue = { a };");
                         build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most, "NORM_NONE",
                                   arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
                         return;
                 }
         }
         Product90 p = { .dt = a.dt, .ta = s.ta, .tb = s.tb, .M = s.m_most, .N = N, .K = s.k_most, .align = align,
-                        .tail_bytes = tail.bytes / ((double)s.m_most * (double)N), .reads = tail.reads,
-                        .fixed = fixed_m, .rows = s.M, .brief = fixed_m };
-        p.n_stored = tail.n_stored;
-        memcpy(p.stored, tail.stored, sizeof p.stored);
-        p.from = tail.from;
+                        .epilogue_bytes = epilogue.bytes / ((double)s.m_most * (double)N), .reads = epilogue.reads,
+                        .fixed = fixed_m, .rows = s.M, .single_wave = fixed_m };
+        p.n_stored = epilogue.n_stored;
+        memcpy(p.stored, epilogue.stored, sizeof p.stored);
+        p.from = epilogue.from;
         Sums sums = { column_beside(e, gr->anchor), -1, 0 };
         Ways ways = { .cut = !s.lead, .most = !fixed || !p.fixed, .sums = sums.columns, .batch = s.b_most,
-                      .tail = tail_key(e, &gr->tail[0]) };
+                      .epilogue = epilogue_key(e, &gr->epilogue[0]) };
         ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && takes90(e, a.dt) && slot_of(e, n->in[0], &p.a, &p.lda) &&
                     slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
@@ -479,23 +479,23 @@ static void matmul(Emit *e, const Group *gr)
                 sums.work = column_work(e, sums.columns, sums.n);
         }
         if (pick.splits > 1) {
-                split_matmul(e, gr, &b, &puts, &s, &p, &pick, &sums);
+                split_gemm(e, gr, &b, &puts, &s, &p, &pick, &sums);
         } else {
                 const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name, s.ta ? "true" : "false",
                                               s.tb ? "true" : "false", align);
                 const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, s.Mc,
                                                  s.Nc, s.Kc);
-                build_line(&b, "\1_tail tail = { a };");
-                bool norms = norm && fixed && (t90 ? norm90_short(&b, norm, t90, &p)
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                bool norms = norm && fixed && (t90 ? norm90_single_wave(&b, norm, t90, &p)
                                                    : norm90(&b, norm, t, s.m_most, N, s.k_most, types, operands));
                 if (t90 && !norms) {
-                        turn90(&b, &p);
+                        transpose90(&b, &p);
                         product90(&b, &p, t90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
                 }
                 if (s.lead)
                         batch_body(&b, &s, t, types, &a, &w);
                 else
-                        build_line(&b, "matmul_task<%s>(%s, tile, smem, tail);", types, operands);
+                        build_line(&b, "gemm_task<%s>(%s, tile, smem, epilogue);", types, operands);
                 if (t90 || norms)
                         text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%s*%s", dim_grid(e, s.batch), tiles_of(e, &s, t)));
@@ -513,11 +513,11 @@ const char *plain_arg(Emit *e, Build *b, Ref r)
         return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
 }
 
-void gen_matmul(Emit *e, const Group *gr)
+void gen_gemm(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_MATMUL: matmul(e, gr); break;
-        case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD: case OP_EXPERT_ROWS: gen_expert(e, gr); break;
+        case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD: case OP_EXPERT_ROWS: gen_grouped_gemm(e, gr); break;
         default: gen_loss(e, gr);
         }
 }

@@ -4,18 +4,18 @@
 #include "../forms/gemv_shape.h"
 #include <string.h>
 
-/* An adapter that drops the expert: tails know it from the slot where they need it. */
-static void expert_tail(Emit *e, Build *b)
+/* An adapter that drops the expert: epilogues know it from the slot where they need it. */
+static void expert_epilogue(Emit *e, Build *b)
 {
         if (is_cuda(e))
-                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_tail::MAXV, MINV = "
-                                   "\1_tail::MINV;\n        const \1_tail &tail;\n"
+                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
+                                   "\1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
                                    "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                                   "col, float (&v)[V], int) const { tail(row, col, v); }\n};\n\n");
+                                   "col, float (&v)[V], int) const { epilogue(row, col, v); }\n};\n\n");
         else
                 text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
                                    "int expert)\n{\n        (void)expert;\n"
-                                   "        \1_tail(args, row, col, n, v);\n}\n\n");
+                                   "        \1_epilogue(args, row, col, n, v);\n}\n\n");
 }
 
 /* expert_matmul: slots that are sorted by expert. */
@@ -51,29 +51,29 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
 {
         const char *P = dim_c(e, s->P), *w = s->w, *perm = s->perm, *offs = s->offs;
         long long E = s->E, N = s->N, K = s->K, adiv = s->adiv;
-        build_functor(b, &gr->head[0], "head");
-        build_functor(b, &gr->tail[0], "tail");
-        expert_tail(e, b);
-        b->title = "expert_matvec";
+        build_functor(b, &gr->prologue[0], "prologue");
+        build_functor(b, &gr->epilogue[0], "epilogue");
+        expert_epilogue(e, b);
+        b->title = "grouped_gemv";
         b->flops += s->products;
         b->bytes += s->products / 2 * dt_size[s->dt];
         if (is_cuda(e)) {
                 int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
-                MatvecShape m = matvec_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
+                GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
                 while ((N + m.cols - 1) / m.cols * s->most < 2 * SMS && split < 4 && K / (split * 2) >= 256)
-                        m = matvec_shape(dt_size[s->dt], 1, (int)K, 256, 2, split *= 2, align);
+                        m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, split *= 2, align);
                 b->threads = 256;
                 b->smem = m.smem;
-                build_line(b, "\1_head head = { a };");
-                build_line(b, "\1_tail tail = { a };");
-                build_line(b, "\1_slot slot = { tail };");
-                build_line(b, "expert_matvec_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, head, "
+                build_line(b, "\1_prologue prologue = { a };");
+                build_line(b, "\1_epilogue epilogue = { a };");
+                build_line(b, "\1_slot slot = { epilogue };");
+                build_line(b, "grouped_gemv_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, prologue, "
                            "slot);", c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w, perm, offs, E);
                 build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
         } else {
-                build_cpu_loop(b, arena_fmt(e->tmp, "expert_matvec_tiles(%s, %lld, %lld)", P, N, K), s->products,
-                               arena_fmt(e->tmp, "expert_matvec_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
-                                         "%lld, %lld, %s, %s, %lld, tile, &a, \1_head, \1_slot);", w, ty(s->dt), s->tb,
+                build_cpu_loop(b, arena_fmt(e->tmp, "grouped_gemv_tiles(%s, %lld, %lld)", P, N, K), s->products,
+                               arena_fmt(e->tmp, "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                         "%lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, \1_slot);", w, ty(s->dt), s->tb,
                                          s->tb ? K : N, N * K, E, N, K, adiv, perm, offs, (long long)s->scatter));
                 build_end(b, "1");
         }
@@ -93,10 +93,10 @@ static void expert(Emit *e, const Group *gr)
                 return;
         }
         mat_need(e, &b, n->in[0], 0, &a);
-        Functor puts = gr->tail[0];
+        Functor puts = gr->epilogue[0];
         puts.puts = true;
-        FunctorText tail = build_functor(&b, &puts, "tail");
-        expert_tail(e, &b);
+        FunctorText epilogue = build_functor(&b, &puts, "epilogue");
+        expert_epilogue(e, &b);
         b.flops += s.products;
         b.bytes += ((double)s.most * (double)K + (double)E * (double)N * (double)K) * dt_size[s.dt];
         if (is_cuda(e)) {
@@ -108,13 +108,13 @@ static void expert(Emit *e, const Group *gr)
                 b.min_blocks = t->min_blocks;
                 Experts90 x = { .tb = s.tb, .scatter = s.scatter, .dt = s.dt, .a = n->in[0], .w = n->in[1], .E = E,
                                 .M = s.most, .N = N, .K = K, .adiv = adiv, .align = align,
-                                .tail_bytes = tail.bytes / ((double)s.most * (double)N),
+                                .epilogue_bytes = epilogue.bytes / ((double)s.most * (double)N),
                                 .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 bool on90 = a.dt == s.dt && expert90(&b, &x, t);
-                build_line(&b, "\1_slot slot = { tail };");
-                build_line(&b, "expert_matmul_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                build_line(&b, "\1_slot slot = { epilogue };");
+                build_line(&b, "grouped_gemm_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
                            c_type(s.dt), t->name, s.tb ? "true" : "false", adiv, s.scatter ? "true" : "false", align, x.rows_a,
                            s.w, s.perm, s.offs, E, N, K);
                 if (on90)
@@ -122,8 +122,8 @@ static void expert(Emit *e, const Group *gr)
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(((s.most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_matmul_tiles(%lld, %s, %lld)", E, P, N), s.products,
-                               arena_fmt(e->tmp, "expert_matmul_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                build_cpu_loop(&b, arena_fmt(e->tmp, "grouped_gemm_tiles(%lld, %s, %lld)", E, P, N), s.products,
+                               arena_fmt(e->tmp, "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
                                          "%lld, %s, %s, %lld, tile, &a, \1_slot);", a.arg, ty(a.dt), a.ld, adiv, s.w, ty(s.dt),
                                          s.tb, s.tb ? K : N, N * K, E, N, K, s.perm, s.offs, (long long)s.scatter));
                 build_end(&b, "1");
@@ -147,9 +147,9 @@ static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int alig
                 r.threads = per * r.split * 32;
                 return r;
         }
-        MatvecShape s = matvec_shape(esize, 1, K, 256, ROWS, 1, align);
+        GemvShape s = gemv_shape(esize, 1, K, 256, ROWS, 1, align);
         while ((N + s.cols - 1) / s.cols * slots < 2 * SMS && r.split < 4 && K / (r.split * 2) >= 256)
-                s = matvec_shape(esize, 1, K, 256, ROWS, r.split *= 2, align);
+                s = gemv_shape(esize, 1, K, 256, ROWS, r.split *= 2, align);
         r.min_blocks = K <= s.flight * step * r.split ? 4 : 1;
         return r;
 }
@@ -172,29 +172,29 @@ static void expert_rows(Emit *e, const Group *gr)
         const char *bias = n->a.rows.bias ? plain_arg(e, &b, n->in[3]) : none;
         const char *gates = mix ? plain_arg(e, &b, n->in[n->n_in - 1]) : is_cuda(e) ? "(const float *)0" : "NULL";
         double products = 2.0 * (double)dim_most(e, rows) * parts * (double)N * (double)K;
-        build_functor(&b, &gr->head[0], "head");
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, &gr->prologue[0], "prologue");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         b.flops += products;
         b.bytes += products / 2 * dt_size[dt];
         if (is_cuda(e)) {
                 int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
                 RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
-                MatvecShape s = matvec_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
+                GemvShape s = gemv_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
                 b.threads = r.threads;
                 b.min_blocks = r.min_blocks;
                 b.smem = s.smem;
                 if (mix)                        /* which experts, and their gates: then their weights may come */
-                        build_early(&b, EARLY_BOTH, &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
+                        build_prefetch(&b, PREFETCH_BOTH, &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
                                     &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[n->n_in - 1]) });
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "expert_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
-                           "head, tail);", c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias, gates);
+                           "prologue, epilogue);", c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias, gates);
                 build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N, K), products,
                                arena_fmt(e->tmp, "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
-                                         "%s, %s, %s, tile, &a, \1_head, \1_tail);", w, ty(dt), K, N * K, N, K, adiv, mix,
+                                         "%s, %s, %s, tile, &a, \1_prologue, \1_epilogue);", w, ty(dt), K, N * K, N, K, adiv, mix,
                                          ids, bias, gates));
                 build_end(&b, "1");
         }
@@ -215,9 +215,9 @@ static void expert_grad(Emit *e, const Group *gr)
         mat_need(e, &b, rows, 0, &y);
         mat_need(e, &b, cols, 0, &a);
         const char *perm = plain_arg(e, &b, n->in[2]), *offs = plain_arg(e, &b, n->in[3]);
-        Functor puts = gr->tail[0];
+        Functor puts = gr->epilogue[0];
         puts.puts = true;
-        FunctorText tail = build_functor(&b, &puts, "tail");
+        FunctorText epilogue = build_functor(&b, &puts, "epilogue");
         int64_t p = dim_most(e, NODE(g, n->in[2])->type.dim[0]);
         b.flops += 2.0 * (double)p * (double)R * (double)C;
         b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
@@ -228,23 +228,23 @@ static void expert_grad(Emit *e, const Group *gr)
                 int align = align_bytes(a.dt, ea, ec);
                 text_add(&b.decl,
                          "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
-                         "\1_tail::MAXV, MINV = \1_tail::MINV;\n        const \1_tail &tail;\n"
+                         "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
                          "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                          "float (&v)[V], int expert) const\n"
-                         "        {\n                tail(expert * %lld + row, col, v);\n        }\n};\n\n",
+                         "        {\n                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
                          (long long)R);
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
                 Experts90 x = { .grad = true, .dt = a.dt, .a = rows, .w = cols, .E = E, .M = R, .N = C, .K = p, .adiv = rdiv,
                                 .wdiv = cdiv, .align = align,
-                                .tail_bytes = tail.bytes / ((double)E * (double)R * (double)C),
+                                .epilogue_bytes = epilogue.bytes / ((double)E * (double)R * (double)C),
                                 .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
                                 .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 bool on90 = y.dt == a.dt && expert90(&b, &x, t);
-                build_line(&b, "\1_slot slot = { tail };");
+                build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(&b,
                            "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
                            c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a, x.rows_w, perm, offs,
@@ -260,14 +260,14 @@ static void expert_grad(Emit *e, const Group *gr)
                                b.flops,
                                arena_fmt(e->tmp,
                                          "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
-                                         "tile, &a, \1_tail);",
+                                         "tile, &a, \1_epilogue);",
                                          y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
                                          (long long)cdiv, (long long)R, (long long)C, perm, offs));
                 build_end(&b, "1");
         }
 }
 
-void gen_expert(Emit *e, const Group *gr)
+void gen_grouped_gemm(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_EXPERT_MATMUL: expert(e, gr); break;

@@ -25,28 +25,28 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
         return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
 
-static void tail_c(Build *b, const char *pre, const char *what)
+static void epilogue_c(Build *b, const char *pre, const char *what)
 {
         text_add(&b->decl,
-                 "TGC_INLINE void \1_tail(const void *args, long row, int col, int n, float *v)\n{\n        "
+                 "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float *v)\n{\n        "
                  "const \1_args *a = args;\n%s"
                  "        %s\n}\n\n",
                  pre, what);
 }
 
-/* A tail that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours at a time at most. */
-static void store_tail(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld, const char *pre)
+/* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours at a time at most. */
+static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld, const char *pre)
 {
         if (is_cuda(l->e))
                 text_add(&b->decl,
-                         "struct \1_tail {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
+                         "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
                          "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
                          "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
                          "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
                          "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
                          maxv, dt_size[dt] == 2, pre, to, (long long)ld);
         else
-                tail_c(b, pre, arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(dt), to,
+                epilogue_c(b, pre, arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(dt), to,
                                          (long long)ld));
 }
 
@@ -63,29 +63,29 @@ int column_v(int64_t n, int most)
 enum { SHORT_N = 128 };
 
 int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes, const Stored *to)
+            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to)
 {
         Emit *e = l->e;
         int across = 0;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
         if (is_cuda(e)) {
-                Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, tail_bytes,
-                                tail_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, .n_stored = to && dt_size[to->dt] == 2 };
+                Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, epilogue_bytes,
+                                epilogue_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, .n_stored = to && dt_size[to->dt] == 2 };
                 if (to)
                         p.stored[0] = *to;
-                Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .tail = b->title });
+                Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .epilogue = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
                 b->threads = t->threads;
                 b->smem = t->smem;
                 b->min_blocks = t->min_blocks;
-                build_line(b, "\1_tail tail = { a };");
+                build_line(b, "\1_epilogue epilogue = { a };");
                 if (t90) {
-                        turn90(b, &p);
+                        transpose90(b, &p);
                         product90(b, &p, t90, 1, false, NULL, NULL);
                 }
-                build_line(b, "matmul_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, tail);",
+                build_line(b, "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
                            c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
                            ldw, (long long)M, (long long)N, (long long)K);
                 if (t90)
@@ -96,12 +96,12 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                 across = t90 ? (int)((N + t90->bn - 1) / t90->bn) : 0;
         } else {
                 build_cpu_loop(b,
-                               arena_fmt(e->tmp, "matmul_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,
+                               arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,
                                          (long long)K),
                                b->flops,
                                arena_fmt(e->tmp,
-                                         "matmul_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
-                                         "%lld, %lld, %lld, tile, &a, \1_tail);",
+                                         "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
+                                         "%lld, %lld, %lld, tile, &a, \1_epilogue);",
                                          a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M, (long long)N,
                                          (long long)K));
                 build_end(b, "1");
@@ -175,7 +175,7 @@ static void logits(Loss *l)
                                 "                        v[j] = col + j < %lld ? v[j] : 0.f;\n",
                                 (long long)l->V);
         }
-        store_tail(l, &b, l->dt, maxv, s, l->ld, pre);
+        store_epilogue(l, &b, l->dt, maxv, s, l->ld, pre);
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
@@ -185,7 +185,7 @@ static void logits(Loss *l)
 
 void dloss_text(Loss *l, Build *b)
 {
-        FunctorText d = build_functor(b, &l->gr->head[3], "dloss_all");
+        FunctorText d = build_functor(b, &l->gr->prologue[3], "dloss_all");
         long long r0 = d.by_row ? (long long)l->r0 : 0;
         if (is_cuda(l->e))
                 text_add(&b->decl,
@@ -234,17 +234,17 @@ static void losses(Loss *l, bool grad)
                 return;
         }
         text_add(&b.decl,
-                 "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        const "
+                 "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        const "
                  "\1_args *a = args;\n"
                  "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
                  c_type(l->dt), s, (long long)l->ld);
         if (grad)
-                store_tail(l, &b, l->dt, 0, s, l->ld, "");
+                store_epilogue(l, &b, l->dt, 0, s, l->ld, "");
         build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
                        grad ? arena_fmt(e->tmp,
-                                        "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head, \1_dloss, \1_tail);",
+                                        "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
                                         (long long)l->V, targets, loss, lse)
-                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_head);", (long long)l->V,
+                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);", (long long)l->V,
                                         targets, loss, lse));
         build_end(&b, "1");
 }
@@ -259,9 +259,9 @@ static void grad_x(Loss *l)
         mat_need(e, &b, l->w, 0, &w);
         dx = arg_of(e, &b.args, l->dx, true);
         if (l->exps)
-                exp_dx_tail(l, &b, out, dx);
+                exp_dx_epilogue(l, &b, out, dx);
         else
-                store_tail(l, &b, out, column_v(l->C, 8), dx, l->C, "");
+                store_epilogue(l, &b, out, column_v(l->C, 8), dx, l->C, "");
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
@@ -274,7 +274,7 @@ static void grad_x(Loss *l)
  * parameter's gradient; else to the output's own storage. */
 static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char **flag)
 {
-        const Functor *t = &l->gr->tail[index];
+        const Functor *t = &l->gr->epilogue[index];
         Emit *e = l->e;
         const char *yes = is_cuda(e) ? "true" : "1", *no = is_cuda(e) ? "false" : "0";
         for (int i = 0; i < t->n_nodes; i++) {
@@ -290,19 +290,19 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
         return arg_of(e, &b->args, out, true);
 }
 
-/* rows: of the target; the product's padding rows lie beyond.  CUDA: the sum so far is read ahead (TailReads). */
-static void sum_tail(Loss *l, Build *b, const char *to, const char *flag, int64_t rows, int64_t cols)
+/* rows: of the target; the product's padding rows lie beyond.  CUDA: the sum so far is read ahead (EpilogueReads). */
+static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, int64_t rows, int64_t cols)
 {
         if (!is_cuda(l->e)) {
                 const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-                tail_c(b, "", arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
+                epilogue_c(b, "", arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
                                         (long long)cols, flag));
                 return;
         }
         const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),
                    *inside = rows ? arena_fmt(l->e->tmp, "row < %lld", (long long)rows) : "true",
                    *open = "        template <int V> __device__ __forceinline__ void";
-        text_add(&b->decl, "struct \1_tail {\n"
+        text_add(&b->decl, "struct \1_epilogue {\n"
                            "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
                            "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
                  cols ? column_v(cols, 4) : 1);
@@ -359,19 +359,19 @@ static bool grad_w_parts(Loss *l, int index)
         b.flops = 2.0 * (double)M * (double)N * (double)K;
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) + 4.0 * (double)splits * (double)M * (double)N;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        build_line(&b, "matmul_split_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
+        build_line(&b, "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
                    "a.%s, tile, smem);", c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg,
                    x.ld, M, N, K, splits, ws);
         build_end(&b, arena_fmt(e->tmp, "%lld", splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
         ws = arg_done(e, &b.args, work, "float", "parts");
         const char *to = sum_target(l, &b, l->dw, index, &flag);
-        sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, N);
+        sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, N);
         b.threads = 256;
         b.flops = (double)splits * (double)M * (double)N;
         b.bytes = 4.0 * b.flops;
-        build_line(&b, "\1_tail tail = { a };");
-        build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, tail);", ws, splits, M, N);
+        build_line(&b, "\1_epilogue epilogue = { a };");
+        build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, epilogue);", ws, splits, M, N);
         build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 4)));
         return true;
 }
@@ -394,7 +394,7 @@ static void grad_w(Loss *l, int index, bool whole)
                 place = chunk_of(l, l->x);
         }
         const char *to = sum_target(l, &b, l->dw, index, &flag);
-        sum_tail(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
+        sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
         product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
                 false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
@@ -407,10 +407,10 @@ static void grad_bias(Loss *l, int index)
         bool cuda = is_cuda(e);
         Build b = build_start(e, l->gr, cuda ? "columns" : "rows", "linear_ce_dbias");
         const char *s = scratch_arg(l, &b, false), *to = sum_target(l, &b, l->db, index, &flag);
-        sum_tail(l, &b, to, flag, 0, 0);
+        sum_epilogue(l, &b, to, flag, 0, 0);
         if (cuda) {
                 text_add(&b.decl,
-                         "struct \1_head {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
+                         "struct \1_prologue {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
                          "&a;\n"
                          "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                          "float (&v)[V]) const\n        {\n"
@@ -418,20 +418,20 @@ static void grad_bias(Loss *l, int index)
                          s, (long long)l->ld);
                 b.threads = 256;
                 b.smem = 32 * 256;
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 int cols = l->V < 4096 ? 4 : 32;                /* a small vocabulary: more rows at once */
-                build_line(&b, "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, head, tail);", (long long)l->V,
+                build_line(&b, "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, prologue, epilogue);", (long long)l->V,
                            cols, (long long)l->rc);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
                 text_add(&b.decl,
-                         "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n        "
+                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        "
                          "const \1_args *a = args;\n"
                          "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
                          c_type(l->dt), s, (long long)l->ld);
                 build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
-                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_head, \1_tail);",
+                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_prologue, \1_epilogue);",
                                          (long long)l->rc, (long long)l->V));
                 build_end(&b, "1");
         }
@@ -470,7 +470,7 @@ void gen_loss(Emit *e, const Group *gr)
                 }
         l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
         l.lse = work_new(e, DIM(l.rows), 4);
-        const bool brief = short_fits(&l);
+        const bool single_wave = short_fits(&l);
         if (exp_fits(&l))
                 exp_start(&l, chunk);
         for (l.r0 = 0; l.r0 < l.rows; l.r0 += chunk) {
@@ -479,16 +479,16 @@ void gen_loss(Emit *e, const Group *gr)
                 if (l.exps) {
                         exp_logits(&l);
                         exp_finish(&l, grad);
-                } else if (brief) {
-                        short_losses(&l);
+                } else if (single_wave) {
+                        small_vocab_losses(&l);
                 } else {
                         logits(&l);
                         losses(&l, grad);
                 }
-                if (l.dx && !brief)
+                if (l.dx && !single_wave)
                         grad_x(&l);
                 if (l.dw)
-                        grad_w(&l, at + 1, brief && dt_size[l.dt] == 2);
+                        grad_w(&l, at + 1, single_wave && dt_size[l.dt] == 2);
                 if (l.db)
                         grad_bias(&l, at + 2);
         }

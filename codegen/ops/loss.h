@@ -30,11 +30,11 @@ Slot place_of(Loss *l, Ref r);
 Slot chunk_of(Loss *l, Ref r);
 void dloss_text(Loss *l, Build *b);             /* the functor \1_dloss: the gradient of each token's loss */
 Stored logits_rows(const Loss *l);              /* the chunk's logits, up to the eight columns that the last one is among */
-/* One product of the chunk: M x N over K; text of both operands, their places, bytes the tail moves per element, what it stores
- * if it puts that (16 bits; a tail for eight columns) or NULL.
+/* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue moves per element, what it stores
+ * if it puts that (16 bits; an epilogue for eight columns) or NULL.
  * Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
 int  product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double tail_bytes, const Stored *to);
+             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to);
 
 /* ---- loss_exp.c ---- */
 
@@ -42,12 +42,12 @@ bool exp_fits(const Loss *l);
 void exp_start(Loss *l, int64_t chunk);         /* sets l->exps; what is computed once for all chunks */
 void exp_logits(Loss *l);                       /* the chunk's exponentials */
 void exp_finish(Loss *l, bool grad);            /* their sums: losses, and what the gradients' products need */
-void exp_dx_tail(Loss *l, Build *b, DType out, const char *dx);
+void exp_dx_epilogue(Loss *l, Build *b, DType out, const char *dx);
 Slot exp_x(Loss *l, Build *b, Mat *x);          /* what dw's product has in place of x: where it lies */
 
 /* ---- loss_small_vocab.c ---- */
 
 bool short_fits(const Loss *l);
-void short_losses(Loss *l);                     /* the chunk's losses, dx, and the gradient of its logits in the scratch */
+void small_vocab_losses(Loss *l);                     /* the chunk's losses, dx, and the gradient of its logits in the scratch */
 
 #endif

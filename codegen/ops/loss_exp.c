@@ -6,7 +6,7 @@
  *                          dx = factor * s w;  dw += s^T xs
  *
  * On a GPU, in bf16, whose exponents are float32's, and for vocabularies whose pass costs more than a launch.  A bias of the
- * linear would want its own gradient from s.  Rows are summed in the product's tail on Hopper, elsewhere by finish, from s. */
+ * linear would want its own gradient from s.  Rows are summed in the product's epilogue on Hopper, elsewhere by finish, from s. */
 #include "loss.h"
 #include <stdlib.h>
 
@@ -66,12 +66,12 @@ void exp_start(Loss *l, int64_t chunk)
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)((l->rows + SHIFT_ROWS - 1) / SHIFT_ROWS)));
 }
 
-/* A tail that asks for a number of its row, and may want sums (TailSums); dt: of what it stores, maxv neighbours at
+/* An epilogue that asks for a number of its row, and may want sums (EpilogueSums); dt: of what it stores, maxv neighbours at
  * a time at most. */
-static void row_tail(Build *b, DType dt, int maxv, const char *of_row, const char *put_sum, const char *what)
+static void row_epilogue(Build *b, DType dt, int maxv, const char *of_row, const char *put_sum, const char *what)
 {
         text_add(&b->decl,
-                 "struct \1_tail {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args &a;\n"
+                 "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args &a;\n"
                  "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0, SUMS = %d;\n"
                  "        __device__ __forceinline__ float get_row(int row) const { return a.%s[row]; }\n"
                  "        __device__ __forceinline__ void put_sum(int row, int at, float sum) const { %s }\n"
@@ -94,7 +94,7 @@ void exp_logits(Loss *l)
                    *sums = arg_work(e, &b.args, l->exps->sums, "float", "sums");
         const char *to_exp = l->ld == l->V ? "ce_exp(v[j], own)"        /* a row's padding stays zero */
                            : arena_fmt(e->tmp, "col + j < %lld ? ce_exp(v[j], own) : 0.f", (long long)l->V);
-        row_tail(&b, l->dt, 8, own, arena_fmt(e->tmp, "a.%s[(long)at * %lld + row] = sum;", sums, (long long)l->rc),
+        row_epilogue(&b, l->dt, 8, own, arena_fmt(e->tmp, "a.%s[(long)at * %lld + row] = sum;", sums, (long long)l->rc),
                  arena_fmt(e->tmp, "                        v[j] = %s;\n                out.sum(v);\n"
                            "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                            to_exp, s, (long long)l->ld));
@@ -141,9 +141,9 @@ void exp_finish(Loss *l, bool grad)
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)((l->rc + FINISH_ROWS - 1) / FINISH_ROWS)));
 }
 
-void exp_dx_tail(Loss *l, Build *b, DType out, const char *dx)
+void exp_dx_epilogue(Loss *l, Build *b, DType out, const char *dx)
 {
-        row_tail(b, out, column_v(l->C, 8), of_rows(l, b, l->exps->factor, "factor", false), "",
+        row_epilogue(b, out, column_v(l->C, 8), of_rows(l, b, l->exps->factor, "factor", false), "",
                  arena_fmt(l->e->tmp, "                        v[j] *= own;\n"
                            "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                            dx, (long long)l->C));

@@ -24,7 +24,7 @@ bool short_fits(const Loss *l)
                access_align(&w) % unit == 0;
 }
 
-void short_losses(Loss *l)
+void small_vocab_losses(Loss *l)
 {
         Emit *e = l->e;
         Mat x, w;
@@ -39,13 +39,13 @@ void short_losses(Loss *l)
         b.smem = (int)smem_of(l->V, l->C, dt_size[l->dt]);
         b.waits = true;
         b.us = 5;
-        build_early(&b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
+        build_prefetch(&b, PREFETCH_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
         b.flops = 4.0 * (double)l->rc * (double)l->V * (double)l->C;
         b.bytes = ((double)l->rc * (double)(2 * l->C + l->ld) + (double)l->V * (double)l->C) * dt_size[l->dt];
-        const char *shape = arena_fmt(e->tmp, "CeShort<%s, %lld, %lld>", c_type(l->dt), (long long)l->V, (long long)l->C);
+        const char *shape = arena_fmt(e->tmp, "CeSmallVocab<%s, %lld, %lld>", c_type(l->dt), (long long)l->V, (long long)l->C);
         build_line(&b, "static_assert(%s::SMEM == %d, \"as loss_small_vocab.c counts it\");", shape, b.smem);
         build_line(&b, "\1_dloss dloss = { a };");
-        build_line(&b, "ce_short_task<%s, \3>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);", shape, x.arg,
+        build_line(&b, "ce_small_vocab_task<%s, \3>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);", shape, x.arg,
                    x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx, (long long)tiles);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
 }

@@ -15,7 +15,7 @@ static bool calls_none(const Graph *g, const Functor *f)
 
 void gen_map(Emit *e, const Group *gr)
 {
-        const Functor *f = &gr->tail[0];
+        const Functor *f = &gr->epilogue[0];
         Build b = build_start(e, gr, "map", op_info[NODE(e->g, gr->node[gr->n_nodes - 1])->op].text);
         b.include = is_cuda(e) ? "map" : "rows";
         build_functor(&b, f, "body");

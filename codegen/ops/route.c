@@ -4,22 +4,22 @@
 static void topk(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         Ref idx = item_of(e, gr->anchor, 1);
         const char *rows = dim_c(e, x->rows);
         Build b = build_start(e, gr, "route", "topk");
-        build_functor(&b, x, "head");
+        build_functor(&b, x, "prologue");
         const char *v = arg_of(e, &b.args, gr->anchor, true);
         const char *i = idx ? arg_of(e, &b.args, idx, true)
                             : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(n->a.k.k)), 4), "int", "index");
         if (is_cuda(e)) {
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, head, a.%s, a.%s);", (long long)x->n,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, prologue, a.%s, a.%s);", (long long)x->n,
                            (long long)n->a.k.k, rows, v, i);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_head);",
+                               arena_fmt(e->tmp, "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_prologue);",
                                          (long long)x->n, (long long)n->a.k.k, v, i));
                 build_end(&b, "1");
         }
@@ -28,23 +28,23 @@ static void topk(Emit *e, const Group *gr)
 static void route(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         long long k = n->a.route.k, E = x->n;
         Ref idx = item_of(e, gr->anchor, 1);
         const char *rows = dim_c(e, x->rows);
         Build b = build_start(e, gr, "route", "route");
-        build_functor(&b, x, "head");
+        build_functor(&b, x, "prologue");
         const char *v = arg_of(e, &b.args, gr->anchor, true);
         const char *i = idx ? arg_of(e, &b.args, idx, true)
                             : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(k)), 4), "int", "index");
         if (is_cuda(e)) {
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "route_task<%lld, %lld, %s, 128>(%s, tile, head, a.%s, a.%s);", E, k,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "route_task<%lld, %lld, %s, 128>(%s, tile, prologue, a.%s, a.%s);", E, k,
                            n->a.route.renorm ? "true" : "false", rows, v, i);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "route_task(%lld, %lld, %lld, a.%s, a.%s, tile, &a, \1_head);", E, k,
+                               arena_fmt(e->tmp, "route_task(%lld, %lld, %lld, a.%s, a.%s, tile, &a, \1_prologue);", E, k,
                                          (long long)n->a.route.renorm, v, i));
                 build_end(&b, "1");
         }
@@ -53,22 +53,22 @@ static void route(Emit *e, const Group *gr)
 static void topk_grad(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows);
         Build b = build_start(e, gr, "route", "topk_grad");
-        build_functor(&b, x, "head");
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, x, "prologue");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         const char *i = plain_arg(e, &b, n->in[1]);
         if (is_cuda(e)) {
                 b.threads = 256;
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)n->a.k.k,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);", (long long)n->a.k.k,
                            (long long)x->n, rows, i);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(x->rows, DIM(n->a.k.k)))));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "topk_grad_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);",
+                               arena_fmt(e->tmp, "topk_grad_task(%lld, %lld, %s, tile, &a, \1_prologue, \1_epilogue);",
                                          (long long)n->a.k.k, (long long)x->n, i));
                 build_end(&b, "1");
         }
@@ -105,11 +105,11 @@ static void bucket(Emit *e, const Group *gr)
         }
 }
 
-/* C text: whether the tail does nothing but add to a gradient.  Of an embedding that is the output's
+/* C text: whether the epilogue does nothing but add to a gradient.  Of an embedding that is the output's
  * weight too most rows get nothing. */
-static const char *adds_only(const Emit *e, const Functor *tail)
+static const char *adds_only(const Emit *e, const Functor *epilogue)
 {
-        const Node *a = tail->n_nodes == 1 && !e->stored[tail->root] ? NODE(e->g, tail->node[0]) : NULL;
+        const Node *a = epilogue->n_nodes == 1 && !e->stored[epilogue->root] ? NODE(e->g, epilogue->node[0]) : NULL;
         return !a || a->op != OP_ACCUM ? "0" : a->a.accum.more ? "1" : "a.rt->micro > 0";
 }
 
@@ -120,15 +120,15 @@ static void scatter(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
         int64_t k = n->a.k.k, N = n->type.rank > 1 ? n->type.dim[1].n : 1;
-        Functor x = gr->head[0], t = gr->tail[0];
+        Functor x = gr->prologue[0], t = gr->epilogue[0];
         if (n->type.rank == 1) {
                 x.rows = x.shape.dim[0];
                 x.n = t.n = 1;
                 t.rows = DIM(k);
         }
         Build b = build_start(e, gr, "route", "scatter");
-        build_functor(&b, &x, "head");
-        build_functor(&b, &t, "tail");
+        build_functor(&b, &x, "prologue");
+        build_functor(&b, &t, "epilogue");
         const char *perm = plain_arg(e, &b, n->in[1]), *offs = plain_arg(e, &b, n->in[2]);
         if (is_cuda(e)) {
                 const int cols = k < SMS ? 64 : (int)(N + 255) / 256 * 256;
@@ -137,15 +137,15 @@ static void scatter(Emit *e, const Group *gr)
                 b.threads = 256;
                 b.smem = 32 * 256;
                 b.plain = *adds_only(e, &t) != '0';
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "scatter_rows_task<%lld, %d, 256%s>(%lld, %s, %s, %s, tile, smem, head, tail);",
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "scatter_rows_task<%lld, %d, 256%s>(%lld, %s, %s, %s, tile, smem, prologue, epilogue);",
                            (long long)N, cols, long_ones ? ", 1" : "", (long long)k, perm, offs, adds_only(e, &t));
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)*ceil(%lld/%d)", (long long)k, long_ones ? 1 : 8, (long long)N,
                                         cols));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
-                               arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_head, \1_tail);",
+                               arena_fmt(e->tmp, "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
                                          (long long)N, perm, offs, adds_only(e, &t)));
                 build_end(&b, "1");
         }
@@ -156,21 +156,21 @@ static void combine(Emit *e, const Group *gr)
         const Node *n = NODE(e->g, gr->anchor);
         const Type *y = &NODE(e->g, n->in[0])->type;
         int64_t k = y->dim[y->rank - 2].n, N = y->dim[y->rank - 1].n;
-        const char *rows = dim_c(e, gr->tail[0].rows);
+        const char *rows = dim_c(e, gr->epilogue[0].rows);
         Build b = build_start(e, gr, "route", "combine");
-        build_functor(&b, &gr->head[0], "head");
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, &gr->prologue[0], "prologue");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         const char *gate = n->n_in == 2 ? plain_arg(e, &b, n->in[1]) : is_cuda(e) ? "(const float *)0" : "NULL";
         if (is_cuda(e)) {
                 b.threads = 256;
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, head, tail);", (long long)N, (long long)k,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);", (long long)N, (long long)k,
                            rows, gate);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(gr->tail[0].rows, DIM(N)))));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)", dim_grid(e, dim_mul(gr->epilogue[0].rows, DIM(N)))));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "combine_task(%lld, %lld, %s, tile, &a, \1_head, \1_tail);",
+                               arena_fmt(e->tmp, "combine_task(%lld, %lld, %s, tile, &a, \1_prologue, \1_epilogue);",
                                          (long long)k, (long long)N, gate));
                 build_end(&b, "1");
         }
@@ -313,7 +313,7 @@ void gen_group(Emit *e, const Group *gr)
         switch (op_info[NODE(e->g, gr->anchor)->op].cls) {
         case CLASS_ROW: gen_row(e, gr); break;
         case CLASS_COL: gen_column(e, gr); break;
-        case CLASS_MATMUL: gen_matmul(e, gr); break;
+        case CLASS_MATMUL: gen_gemm(e, gr); break;
         case CLASS_ATTENTION: gen_attention(e, gr); break;
         case CLASS_UPDATE: gen_sample(e, gr); break;
         default: gen_route(e, gr);

@@ -42,12 +42,12 @@ static int64_t row_groups(Emit *e, Dim rows, int64_t n, int threads)
 static void norm(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n);
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
-        build_functor(&b, x, "head");
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, x, "prologue");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256;
@@ -55,16 +55,16 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                         b.on90 = (On90){ .threads = th, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");
                 }
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, head, tail);", kind, (long long)x->n, th,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, prologue, epilogue);", kind, (long long)x->n, th,
                            row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows, eps);
                 if (e->done90[gr->anchor])
                         text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head, \1_tail);",
+                               arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, \1_epilogue);",
                                          kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
@@ -73,22 +73,22 @@ static void norm(Emit *e, const Group *gr, const char *kind)
 static void norm_grad(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n);
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
-        build_functor(&b, x, "head_x");
-        build_functor(&b, &gr->head[1], "head_dy");
-        build_functor(&b, &gr->tail[0], "tail");
+        build_functor(&b, x, "prologue_x");
+        build_functor(&b, &gr->prologue[1], "prologue_dy");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256;
-                build_line(&b, "\1_head_x head_x = { a };");
-                build_line(&b, "\1_head_dy head_dy = { a };");
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_prologue_x prologue_x = { a };");
+                build_line(&b, "\1_prologue_dy prologue_dy = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b,
-                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, head_x, head_dy, "
-                           "tail, (float *)0, (float *)0);",
+                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, prologue_x, prologue_dy, "
+                           "epilogue, (float *)0, (float *)0);",
                            kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
                            rows_per_tile(x->n, th), eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
@@ -97,38 +97,38 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                         &b, rows, b.bytes,
                         arena_fmt(
                                 e->tmp,
-                                "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_head_x, \1_head_dy, \1_tail);",
+                                "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue_x, \1_prologue_dy, \1_epilogue);",
                                 kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
 
-/* Sum of a (parts, N) table of partial sums, to an output's tail; parts90: how many there are
+/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts90: how many there are
  * on sm_90a, 0: as many. */
-static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90, const Functor *tail,
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90, const Functor *epilogue,
                       const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
         const char *w = arg_done(e, &b.args, work, "float", "partial");
-        build_functor(&b, tail, "tail");
+        build_functor(&b, epilogue, "epilogue");
         if (is_cuda(e)) {
                 b.threads = 256;
                 b.smem = 32 * 256;
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 if (parts90)
                         parts = parts_by_gpu(&b, parts90, parts);
-                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, tail);", (long long)tail->n,
+                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);", (long long)epilogue->n,
                            parts, w);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)tail->n));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
         } else {
                 text_add(&b.decl,
-                         "TGC_INLINE void \1_head(const void *args, long row, int col, int n, float *v)\n{\n"
+                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n"
                          "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
                          "n);\n}\n\n",
-                         w, (long long)tail->n);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)tail->n), 0,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", parts,
-                                         (long long)tail->n));
+                         w, (long long)epilogue->n);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)epilogue->n), 0,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);", parts,
+                                         (long long)epilogue->n));
                 build_end(&b, "1");
         }
 }
@@ -143,16 +143,16 @@ static bool plain_rows(Emit *e, Build *b, const Functor *f, Ref r, Mat *m)
 static bool reads_ahead(Build *b, const Group *gr, int64_t groups, int maxv, Mat *x, Mat *g)
 {
         const Node *n = NODE(b->e->g, gr->anchor);
-        int64_t N = gr->head[0].n;
+        int64_t N = gr->prologue[0].n;
         return is_cuda(b->e) && groups >= 4 * NORM_BLOCKS && N % 8 == 0 && N <= 8192 && maxv == 8 &&
-               plain_rows(b->e, b, &gr->head[0], n->in[0], x) && plain_rows(b->e, b, &gr->head[1], n->in[1], g) &&
+               plain_rows(b->e, b, &gr->prologue[0], n->in[0], x) && plain_rows(b->e, b, &gr->prologue[1], n->in[1], g) &&
                x->dt == g->dt;
 }
 
 static void norm_back(Emit *e, const Group *gr, const char *kind)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         bool layer = n->op == OP_LAYERNORM_BACK;
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n), per = rows_per_tile(x->n, th);
@@ -163,7 +163,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         if (!is_cuda(e))
                 blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
         Mat mx, mg;
-        bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->tail[0], "tail").maxv, &mx, &mg);
+        bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->epilogue[0], "epilogue").maxv, &mx, &mg);
         int vectors = 0;                                /* of 8 that a thread has, as norm_backward.cuh has it */
         if (ahead) {
                 th = x->n <= 4096 ? 256 : 512;
@@ -176,8 +176,8 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         if (ahead) {
                 b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
         } else {
-                build_functor(&b, x, "head_x");
-                build_functor(&b, &gr->head[1], "head_g");
+                build_functor(&b, x, "prologue_x");
+                build_functor(&b, &gr->prologue[1], "prologue_g");
         }
         const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
         const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
@@ -189,8 +189,8 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.min_blocks = blocks / SMS;
                 build_line(&b, "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
                                "\"as row.c counts it\");", (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, tail, "
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, epilogue, "
                                "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
                            blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
                            layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
@@ -200,24 +200,24 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.us = 3;
                 b.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
                 text_add(&b.decl,
-                         "/* the gradient of the output, and that times the gain */\nstruct \1_head_dy {\n"
-                         "        static constexpr int MAXV = \1_head_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
+                         "/* the gradient of the output, and that times the gain */\nstruct \1_prologue_dy {\n"
+                         "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
                          "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                          "float (&dy)[V], float (&g)[V]) const\n        {\n"
-                         "                float gain[V];\n                \1_head_g head = { a };\n                "
-                         "head(row, col, g);\n"
+                         "                float gain[V];\n                \1_prologue_g prologue = { a };\n                "
+                         "prologue(row, col, g);\n"
                          "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
                          "(int j = 0; j < V; j++)\n"
                          "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
                          ga, (long long)gain.off);
-                build_line(&b, "\1_head_x head_x = { a };");
-                build_line(&b, "\1_head_dy head_dy = { a };");
-                build_line(&b, "\1_tail tail = { a };");
+                build_line(&b, "\1_prologue_x prologue_x = { a };");
+                build_line(&b, "\1_prologue_dy prologue_dy = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
                 if (groups <= NORM_BLOCKS)
-                        build_early(&b, EARLY_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
+                        build_prefetch(&b, PREFETCH_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
                 build_line(
                         &b,
-                        "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, head_x, head_dy, tail, a.%s, %s);",
+                        "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, prologue_x, prologue_dy, epilogue, a.%s, %s);",
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
                         groups <= NORM_BLOCKS ? ", true, \3" : "", rows, blocks, eps, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
@@ -225,79 +225,79 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         } else {
                 text_add(&b.decl,
                          "/* the gradient of the output, and that times the gain */\n"
-                         "TGC_INLINE void \1_head_dy(const void *args, long row, int col, int n, float *dy, float "
+                         "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int n, float *dy, float "
                          "*g)\n{\n"
-                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_head_g(args, "
+                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_prologue_g(args, "
                          "row, col, n, g);\n"
                          "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
                          "         dy[j] = g[j] * gain[j];\n}\n\n",
                          gt, ga, (long long)gain.off);
                 build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
                                arena_fmt(e->tmp,
-                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_head_x, "
-                                         "\1_head_dy, \1_tail);",
+                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_prologue_x, "
+                                         "\1_prologue_dy, \1_epilogue);",
                                          kind, (long long)x->n, eps, rows, dg,
                                          layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
                 build_end(&b, "1");
         }
         const char *parts =
                 is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
-        if (gr->tail[1].root)
-                add_parts(e, gr, wg, parts, 0, &gr->tail[1], "norm_gain_grad");
-        if (layer && gr->tail[2].root)
-                add_parts(e, gr, wb, parts, 0, &gr->tail[2], "norm_bias_grad");
+        if (gr->epilogue[1].root)
+                add_parts(e, gr, wg, parts, 0, &gr->epilogue[1], "norm_gain_grad");
+        if (layer && gr->epilogue[2].root)
+                add_parts(e, gr, wb, parts, 0, &gr->epilogue[2], "norm_bias_grad");
 }
 
 /* softmax and its gradient, and reductions: the row's length may be a run-time value. */
-static void row_general(Emit *e, const Group *gr, const char *task, const char *kind, int heads)
+static void row_general(Emit *e, const Group *gr, const char *task, const char *kind, int prologues)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]),
                    *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
         int th = row_threads(x->n);
         Build b = build_start(e, gr, "rows", op_info[n->op].text);
-        build_functor(&b, x, "head");
-        if (heads == 2)
-                build_functor(&b, &gr->head[1], "head_dy");
-        build_functor(&b, &gr->tail[0], "tail");
-        const char *extra = heads == 2 ? "head_dy, " : "";
+        build_functor(&b, x, "prologue");
+        if (prologues == 2)
+                build_functor(&b, &gr->prologue[1], "prologue_dy");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
+        const char *extra = prologues == 2 ? "prologue_dy, " : "";
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256;
-                build_line(&b, "\1_head head = { a };");
-                if (heads == 2)
-                        build_line(&b, "\1_head_dy head_dy = { a };");
-                build_line(&b, "\1_tail tail = { a };");
-                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, head, %stail);", task, k, (long long)x->n, th,
+                build_line(&b, "\1_prologue prologue = { a };");
+                if (prologues == 2)
+                        build_line(&b, "\1_prologue_dy prologue_dy = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, prologue, %sepilogue);", task, k, (long long)x->n, th,
                            rows, len, extra);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_head, %s\1_tail);", task, k, len,
-                                         heads == 2 ? "\1_head_dy, " : ""));
+                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_prologue, %s\1_epilogue);", task, k, len,
+                                         prologues == 2 ? "\1_prologue_dy, " : ""));
                 build_end(&b, "1");
         }
 }
 
 static void argmax(Emit *e, const Group *gr)
 {
-        const Functor *x = &gr->head[0];
+        const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]);
         int th = row_threads(x->n);
         Build b = build_start(e, gr, "rows", "argmax");
-        build_functor(&b, x, "head");
+        build_functor(&b, x, "prologue");
         const char *out = arg_of(e, &b.args, gr->anchor, true);
         if (is_cuda(e)) {
                 b.threads = th;
                 b.smem = 256;
-                build_line(&b, "\1_head head = { a };");
-                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, head, a.%s);", (long long)x->n, th, rows,
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, prologue, a.%s);", (long long)x->n, th, rows,
                            len, out);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_head);", out, len));
+                               arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_prologue);", out, len));
                 build_end(&b, "1");
         }
 }
@@ -362,15 +362,15 @@ static void ce(Emit *e, const Group *gr)
                                    th, logits, ld, targets, loss, l);
                         build_end(&b, dim_grid(e, type_rows(lt)));
                 } else {
-                        build_functor(&b, &gr->head[0], "head");
+                        build_functor(&b, &gr->prologue[0], "prologue");
                         build_cpu_loop(&b, rows, 1e9,
-                                       arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_head);",
+                                       arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_prologue);",
                                                  (long long)V, targets, loss, l));
                         build_end(&b, "1");
                 }
                 return;
         }
-        build_functor(&b, &gr->head[3], "dloss");
+        build_functor(&b, &gr->prologue[3], "dloss");
         const char *lse = matrix_arg(e, &b, n->in[2], false, &t);
         if (is_cuda(e)) {
                 const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
@@ -379,10 +379,10 @@ static void ce(Emit *e, const Group *gr)
                            logits, d, ld, targets, lse);
                 build_end(&b, dim_grid(e, type_rows(lt)));
         } else {
-                build_functor(&b, &gr->head[0], "head");
-                build_functor(&b, &gr->tail[0], "tail");
+                build_functor(&b, &gr->prologue[0], "prologue");
+                build_functor(&b, &gr->epilogue[0], "epilogue");
                 build_cpu_loop(&b, rows, 1e9,
-                               arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_head, \1_dloss, \1_tail);",
+                               arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
                                          (long long)V, targets, lse));
                 build_end(&b, "1");
         }
@@ -415,9 +415,9 @@ typedef struct Reads { Ref product; struct Reads *next; } Reads;
 struct Columns { int *accums; Reads **products; const Group **beside; };
 
 /* What is summed: rows are the summed axes, columns the rest. */
-static Functor column_head(Emit *e, const Group *gr)
+static Functor column_prologue(Emit *e, const Group *gr)
 {
-        Functor x = gr->head[0];
+        Functor x = gr->prologue[0];
         x.rows = DIM(1);
         x.n = 1;
         for (int i = 0; i < x.shape.rank; i++)
@@ -439,7 +439,7 @@ static int64_t column_chunks(Emit *e, const Functor *x)
 /* May the sum wait for the product?  A bias's gradient, to which nothing else adds. */
 static bool column_waits(Emit *e, const Group *gr)
 {
-        const Functor *t = &gr->tail[0];
+        const Functor *t = &gr->epilogue[0];
         const Node *to = t->n_nodes == 1 ? NODE(e->g, t->node[0]) : NULL;
         return to && to->op == OP_ACCUM && !e->stored[gr->anchor] && e->columns->accums[to->in[0]] == 1;
 }
@@ -450,10 +450,10 @@ static bool reads_columns(Emit *e, Ref product, const Group *gr)
         const Node *p = NODE(e->g, product);
         Slot a, x;
         int64_t lda, ldx;
-        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->head[0].n_nodes || !slot_of(e, p->in[0], &a, &lda))
+        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->prologue[0].n_nodes || !slot_of(e, p->in[0], &a, &lda))
                 return false;
         const Type *at = &NODE(e->g, p->in[0])->type;
-        Functor f = column_head(e, gr);
+        Functor f = column_prologue(e, gr);
         return slot_of(e, f.root, &x, &ldx) && x.id == a.id && x.off == a.off && ldx == lda &&
                f.n == at->dim[at->rank - 1].n && f.n == f.shape.dim[f.shape.rank - 1].n &&
                dim_eq(f.rows, type_rows(at)) && column_chunks(e, &f) > 1 && column_waits(e, gr);
@@ -464,7 +464,7 @@ static Ref product_of(Emit *e, const Group *gr)
 {
         Slot x;
         int64_t ld;
-        if (!e->columns || gr->head[0].n_nodes || !slot_of(e, column_head(e, gr).root, &x, &ld))
+        if (!e->columns || gr->prologue[0].n_nodes || !slot_of(e, column_prologue(e, gr).root, &x, &ld))
                 return 0;
         for (const Reads *r = e->columns->products[x.id]; r; r = r->next)
                 if (reads_columns(e, r->product, gr))
@@ -503,7 +503,7 @@ const Group *column_beside(Emit *e, Ref product) { return e->columns ? e->column
 
 int column_work(Emit *e, const Group *gr, int64_t parts)
 {
-        Functor x = column_head(e, gr);
+        Functor x = column_prologue(e, gr);
         int64_t chunks = column_chunks(e, &x);
         return work_new(e, DIM((parts > chunks ? parts : chunks) * x.n), 4);
 }
@@ -518,7 +518,7 @@ void gen_column(Emit *e, const Group *gr)
 /* Few rows in one launch; many in chunks, then the chunks' sums in order. */
 void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
 {
-        Functor x = column_head(e, gr), t = gr->tail[0];
+        Functor x = column_prologue(e, gr), t = gr->epilogue[0];
         t.n = x.n;
         t.rows = DIM(1);
         int64_t col_tiles = (x.n + 255) / 256, chunks = column_chunks(e, &x);
@@ -526,26 +526,26 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         if (work < 0 && chunks > 1)
                 work = column_work(e, gr, 0);
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", "colsum");
-        build_functor(&b, &x, "head");
+        build_functor(&b, &x, "prologue");
         if (!is_cuda(e)) {
-                build_functor(&b, &t, "tail");
+                build_functor(&b, &t, "epilogue");
                 build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_head, \1_tail);", rows_c,
+                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);", rows_c,
                                          (long long)x.n));
                 build_end(&b, "1");
                 return;
         }
         b.threads = 256;
         b.smem = 32 * 256;
-        build_line(&b, "\1_head head = { a };");
+        build_line(&b, "\1_prologue prologue = { a };");
         if (chunks == 1) {
-                build_functor(&b, &t, "tail");
-                build_line(&b, "\1_tail tail = { a };");
+                build_functor(&b, &t, "epilogue");
+                build_line(&b, "\1_epilogue epilogue = { a };");
         } else {
                 const char *w = arg_work(e, &b.args, work, "float", "partial");
-                build_line(&b, "ColumnsStore<%lld> tail = { a.%s };", (long long)x.n, w);
+                build_line(&b, "ColumnsStore<%lld> epilogue = { a.%s };", (long long)x.n, w);
         }
-        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, head, tail);", (long long)x.n, rows_c,
+        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);", (long long)x.n, rows_c,
                    (long long)chunks);
         if (parts90)
                 b.on90 = (On90){ .threads = 256, .grid = "0" };

@@ -30,8 +30,8 @@ static bool taken(const char *s)
                                     " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
                                     "gelu_slope gelu_tanh_slope "
                                     "load rope share sigmoid silu silu_grad silu_slope store to_float"
-                                    " B T V a arg args att col dloss dout head head_dy in j n out row rt scale_ sg "
-                                    "norm_tail smem so tail tail_k tail_v tile"
+                                    " B T V a arg args att col dloss dout prologue prologue_dy in j n out row rt scale_ sg "
+                                    "norm_epilogue smem so epilogue epilogue_k epilogue_v tile"
                                     " tiles v work ";
         size_t n = strlen(s);
         for (const char *p = words; (p = strstr(p, s)); p += n)
@@ -261,10 +261,10 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         build_line(b, "        %s", call);
 }
 
-void build_early(Build *b, EarlyKind kind, const Slot *first, const Slot *second)
+void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second)
 {
-        Early *x = arena_alloc(b->e->m->arena, sizeof *x);
-        *x = (Early){ { *first, second ? *second : *first }, kind };
+        Prefetch *x = arena_alloc(b->e->m->arena, sizeof *x);
+        *x = (Prefetch){ { *first, second ? *second : *first }, kind };
         b->early = x;
 }
 
@@ -339,7 +339,7 @@ static Piece *piece_of(Build *b, const char *grid)
         *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
                       .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
                       .smem = b->smem, .min_blocks = b->min_blocks, .us = b->us, .n_args = a->n, .on90 = b->on90,
-                      .waits = b->waits, .early = b->early, .alone = b->alone, .plain = b->plain, .brief = b->brief, .flops = b->flops, .bytes = b->bytes,
+                      .waits = b->waits, .early = b->early, .alone = b->alone, .plain = b->plain, .single_wave = b->single_wave, .flops = b->flops, .bytes = b->bytes,
                       .where = where_text(b->e, b->gr),
                       .reads = arg_names(b, false), .writes = arg_names(b, true) };
         p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;

@@ -70,7 +70,7 @@ static int run_of(Piece *const *p, int n, int i)
  * itself (pdl_wait in ptx.cuh), each block before it touches memory that another kernel
  * writes: so the kernel before that one has ended too, and copies and events, which wait for
  * a whole kernel, mean what they did. */
-static bool is_early(const Emit *e) { return is_cuda(e); }
+static bool has_pdl(const Emit *e) { return is_cuda(e); }
 
 static bool one_token(const Emit *e) { return e->g->sizes.v[SYM_T] == 1; }
 
@@ -79,9 +79,9 @@ static bool one_token(const Emit *e) { return e->g->sizes.v[SYM_T] == 1; }
  * running ones are spread unevenly, which made a training step of the character model
  * 0.76 to 1.19 ms on an H100, against 0.66.  (Llama-1B's prompt of 511 tokens: 1.97 to 1.88, of 1999: 6.74 to 6.78.) */
 enum { FEW_ROWS = 512 };
-bool calls_next(const Emit *e)
+bool triggers_first(const Emit *e)
 {
-        return is_early(e) && (one_token(e) || (!e->g->sizes.v[SYM_T] && e->most_b * e->most_t <= FEW_ROWS));
+        return has_pdl(e) && (one_token(e) || (!e->g->sizes.v[SYM_T] && e->most_b * e->most_t <= FEW_ROWS));
 }
 
 void text_as(Text *out, const char *text, const char *to, const char *indent)
@@ -112,7 +112,7 @@ static void put_sizes(const Emit *e, Text *t)
 /* One token of one sequence whose weights an H100's L2 holds, with room for the cache and values. */
 static bool weights_stay(Emit *e)
 {
-        if (!is_early(e) || !one_token(e) || e->g->sizes.v[SYM_B] != 1)
+        if (!has_pdl(e) || !one_token(e) || e->g->sizes.v[SYM_B] != 1)
                 return false;
         for (Ref r = e->weights ? e->g->n_nodes : 1; r < e->g->n_nodes; r++) {
                 const Type *t = &e->g->node[r].type;
@@ -143,10 +143,10 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
         const Launch *next = launch_next(e, l);
-        if (l->calls_late)
-                text_add(t, "#define TGC_NEXT_EARLY 1\n");
-        if (is_early(e) && !calls_next(e) && next && next->early)
-                text_add(t, "#ifdef TGC_SM90A\n#define TGC_NEXT_EARLY 1\n#endif\n");
+        if (l->triggers_after_wait)
+                text_add(t, "#define TGC_PDL_AFTER_WAIT 1\n");
+        if (has_pdl(e) && !triggers_first(e) && next && next->early)
+                text_add(t, "#ifdef TGC_SM90A\n#define TGC_PDL_AFTER_WAIT 1\n#endif\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {
@@ -157,13 +157,13 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
                         text_add(t, cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n", l->piece[i]->include);
         }
         text_add(t, cuda ? "#include \"functor.cuh\"\n\n" : "#include \"cpu_functor.h\"\n\n");
-        if (is_early(e))
+        if (has_pdl(e))
                 text_add(t, "#include \"ptx.cuh\"\n\n");
 }
 
 /* `extern "C" ... \1(const Rt *rt, ...` and the opening brace.  The names of several pieces'
  * arguments get the piece's number. */
-static void put_head(const Launch *l, int threads, int min_blocks, Text *t)
+static void put_signature(const Launch *l, int threads, int min_blocks, Text *t)
 {
         int threads90 = l->on90.threads;
         const char *pairs = l->piece[0]->on90.pairs ? " __cluster_dims__(2, 1, 1)" : "";
@@ -198,9 +198,9 @@ static void put_args(const Launch *l, int i, Text *t)
 
 static void put_waits(const Emit *e, const Launch *l, bool waits, Text *t)
 {
-        if (calls_next(e) && !l->calls_late)
+        if (triggers_first(e) && !l->triggers_after_wait)
                 text_add(t, "        pdl_launch();\n");
-        if (is_early(e) && !waits)
+        if (has_pdl(e) && !waits)
                 text_add(t, "        pdl_wait();\n");
 }
 
@@ -209,7 +209,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
         const Piece *p = l->piece[0];
         text_add(t, "%s", p->decl);
         if (is_cuda(e)) {
-                put_head(l, p->threads, p->min_blocks, t);
+                put_signature(l, p->threads, p->min_blocks, t);
                 text_add(t, "        const \1_args a = ");
                 put_args(l, 0, t);
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
@@ -293,7 +293,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
                 if (light ? own_blocks > min_blocks : own_blocks < min_blocks)
                         min_blocks = own_blocks;
         }
-        put_head(l, k->threads, min_blocks, t);
+        put_signature(l, k->threads, min_blocks, t);
         text_add(t, "        const int block = (int)blockIdx.x;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
@@ -318,7 +318,7 @@ static void entry_in_turn(const Emit *e, const Launch *l, const Kernel *k, Text 
                 snprintf(own, sizeof own, "\1_%d", i);
                 text_as(t, l->piece[i]->decl, own, "");
         }
-        put_head(l, k->threads, 1, t);
+        put_signature(l, k->threads, 1, t);
         text_add(t, "        const int tile = 0;\n");
         if (k->smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
@@ -410,7 +410,7 @@ void kernels_name(Emit *e)
         for (int i = 0; i < e->n_launch; i++) {
                 Launch *l = &e->launch[i];
                 Text t = { 0 };
-                Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = is_early(e),
+                Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = has_pdl(e),
                              .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "",
                              .on90 = l->on90, .spread = l->spread };
                 for (int j = 0; j < l->n_pieces; j++) {

@@ -30,15 +30,15 @@ static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
 /* It is there while the launch before runs. */
 static bool is_there(const Emit *e, const Launch *before, const Slot *s)
 {
-        if (!before || (calls_next(e) && !(s->kind == SLOT_NODE && NODE(e->g, s->id)->op == OP_PARAM)))
+        if (!before || (triggers_first(e) && !(s->kind == SLOT_NODE && NODE(e->g, s->id)->op == OP_PARAM)))
                 return false;
         return !writes_slot(e, before, s);
 }
 
 /* All that it touches but `late` is there. */
-static bool reads_early(const Emit *e, const Launch *before, const Launch *l, const Slot *late)
+static bool reads_ready(const Emit *e, const Launch *before, const Launch *l, const Slot *late)
 {
-        if (!before || calls_next(e))
+        if (!before || triggers_first(e))
                 return false;
         for (int i = 0; i < l->n_args; i++)
                 if (!same_storage(e, &l->arg[i], late) && writes_slot(e, before, &l->arg[i]))
@@ -48,33 +48,33 @@ static bool reads_early(const Emit *e, const Launch *before, const Launch *l, co
 
 /* Neither slot is written by the launch before, on any GPU, which will have waited for those before it when it announces
  * this one. */
-static bool both_early(const Emit *e, Launch *before, const Launch *l, const Slot *s)
+static bool both_ready(const Emit *e, Launch *before, const Launch *l, const Slot *s)
 {
-        if (!before || before != l - 1 || !calls_next(e) || writes_slot(e, before, &s[0]) || writes_slot(e, before, &s[1]))
+        if (!before || before != l - 1 || !triggers_first(e) || writes_slot(e, before, &s[0]) || writes_slot(e, before, &s[1]))
                 return false;
-        return before->calls_late = true;
+        return before->triggers_after_wait = true;
 }
 
 /* Of one token: whose next launch had better come later, as its blocks take registers and memory's time.  H100, us a token: large
  * products, six layers of Llama-1B's shape 294.9 -> 291.6; q, k and v with attention, GPT-2 156.9 -> 154.8, TinyLM 45.0 -> 43.9,
  * experts 243.0 -> 238.6.  Not: short products, GPT-2 156.9 -> 168.1; those of several sequences, its eight 232.0 -> 235.3. */
-static bool better_late(const Emit *e, const Launch *l)
+static bool better_after_wait(const Emit *e, const Launch *l)
 {
         const char *family = l->piece[0]->include;
-        return calls_next(e) && l->n_pieces == 1 && (!strcmp(family, "gemv") || !strcmp(family, "qkv_attention_sm90"));
+        return triggers_first(e) && l->n_pieces == 1 && (!strcmp(family, "gemv") || !strcmp(family, "qkv_attention_sm90"));
 }
 
 /* Piece k with what it may have early in place of \3. */
 static void decide(Emit *e, Launch *before, Launch *l, int k)
 {
-        static const char *const which[] = { "0", "EARLY_A", "EARLY_B", "EARLY_A | EARLY_B" };
+        static const char *const which[] = { "0", "PREFETCH_A", "PREFETCH_B", "PREFETCH_A | PREFETCH_B" };
         const Piece *p = l->piece[k];
         const Slot *s = p->early->slot;
         const char *at = strchr(p->body, '\3'), *what;
         Piece *own = arena_alloc(e->m->arena, sizeof *own);
         *own = *p;
-        if (p->early->kind != EARLY_EACH) {
-                bool all = p->early->kind == EARLY_REST ? reads_early(e, before, l, &s[0]) : both_early(e, before, l, s);
+        if (p->early->kind != PREFETCH_EACH) {
+                bool all = p->early->kind == PREFETCH_REST ? reads_ready(e, before, l, &s[0]) : both_ready(e, before, l, s);
                 own->waits |= all;
                 what = all ? "true" : "false";
         } else {
@@ -104,7 +104,7 @@ static bool spread(Launch *l)
         return true;
 }
 
-void launches_early(Emit *e)
+void launches_overlap(Emit *e)
 {
         Launch *before = NULL;
         for (int i = 0; i < e->n_launch; i++) {
@@ -112,10 +112,10 @@ void launches_early(Emit *e)
                 for (int k = 0; k < l->n_pieces; k++)
                         if (l->piece[k]->early)
                                 decide(e, before, l, k);
-                l->calls_late |= better_late(e, l);
+                l->triggers_after_wait |= better_after_wait(e, l);
                 if (is_none(l))
                         continue;
-                if (before && !l->early && before->on90.smem > SM_SMEM / 2 && !calls_next(e))
+                if (before && !l->early && before->on90.smem > SM_SMEM / 2 && !triggers_first(e))
                         l->early = spread(l);
                 before = l;
         }

@@ -6,17 +6,17 @@
 
 /* ---- what lies in memory ------------------------------------------------- */
 
-static int part_of(const Group *gr, Ref r)      /* the functor a member is evaluated in: heads 1.., tails -1.. */
+static int part_of(const Group *gr, Ref r)      /* the functor a member is evaluated in: prologues 1.., epilogues -1.. */
 {
         for (int k = 0; k < MAX_IN; k++)
-                for (int i = 0; i < gr->head[k].n_nodes; i++)
-                        if (gr->head[k].node[i] == r)
+                for (int i = 0; i < gr->prologue[k].n_nodes; i++)
+                        if (gr->prologue[k].node[i] == r)
                                 return 1 + k;
         for (int o = 0; o < gr->n_out; o++) {
-                if (gr->tail[o].root == r)
+                if (gr->epilogue[o].root == r)
                         return -1 - o;
-                for (int i = 0; i < gr->tail[o].n_nodes; i++)
-                        if (gr->tail[o].node[i] == r)
+                for (int i = 0; i < gr->epilogue[o].n_nodes; i++)
+                        if (gr->epilogue[o].node[i] == r)
                                 return -1 - o;
         }
         return 0;
@@ -26,12 +26,12 @@ static bool same_part(const Group *gr, Ref r, Ref reader)
 {
         if (part_of(gr, r) == part_of(gr, reader))
                 return true;
-        /* a head's member may be evaluated in several heads */
+        /* a prologue's member may be evaluated in several prologues */
         for (int k = 0; k < MAX_IN; k++) {
                 bool a = false, b = false;
-                for (int i = 0; i < gr->head[k].n_nodes; i++) {
-                        a |= gr->head[k].node[i] == r;
-                        b |= gr->head[k].node[i] == reader;
+                for (int i = 0; i < gr->prologue[k].n_nodes; i++) {
+                        a |= gr->prologue[k].node[i] == r;
+                        b |= gr->prologue[k].node[i] == reader;
                 }
                 if (a && b)
                         return true;
@@ -66,11 +66,11 @@ static void find_stored(Emit *e)
                                 continue;
                         const Group *gr = of[r];
                         bool inside = gr && gr == of[b] && direct;
-                        if (inside && r == gr->anchor) {        /* a head delivers it */
-                                bool head = false;
+                        if (inside && r == gr->anchor) {        /* a prologue delivers it */
+                                bool prologue = false;
                                 for (int k = 0; k < n->n_in; k++)
-                                        head |= gr->head[k].root == b && gr->head[k].n_nodes && n->in[k] == in;
-                                inside = head;
+                                        prologue |= gr->prologue[k].root == b && gr->prologue[k].n_nodes && n->in[k] == in;
+                                inside = prologue;
                         } else if (inside) {
                                 inside = is_member(g, r) && (n->op != OP_GATHER) && same_part(gr, b, r);
                         }
@@ -518,7 +518,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         int64_t total = plan_memory(&e, a, &b, &n);
         if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1))
                 total = scheduled(&e, a, total, &b, &n);
-        launches_early(&e);
+        launches_overlap(&e);
         kernels_name(&e);
         module_count(m, name);
         if (total > sh->act_bytes)

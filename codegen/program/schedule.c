@@ -204,7 +204,7 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->alone && (p->brief || !p->on90.threads) && room > 0 &&
+        return !p->alone && (p->single_wave || !p->on90.threads) && room > 0 &&
                room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
 }
 
@@ -218,15 +218,15 @@ static bool agree(const Piece *a, const Piece *b)
 /* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it cannot be. */
 static double team_us(const Steps *s, const Team *t, int more, const Tile90 **tile)
 {
-        const Short *all[MOST_SHORTS];
+        const SingleWave *all[MOST_SINGLE_WAVES];
         int n = 0;
         for (int k = 0; k < t->n + (more >= 0); k++) {
-                const Short *x = s->e->launch[k < t->n ? t->member[k] : more].piece[0]->brief;
-                if (!x || n == MOST_SHORTS)
+                const SingleWave *x = s->e->launch[k < t->n ? t->member[k] : more].piece[0]->single_wave;
+                if (!x || n == MOST_SINGLE_WAVES)
                         return 0;
                 all[n++] = x;
         }
-        return shorts_pick(all, n, tile);
+        return single_waves_pick(all, n, tile);
 }
 
 /* Words that the arguments of a launch take at most. */
@@ -251,30 +251,30 @@ static bool has_room(const Steps *s, const Team *t, int i)
                 return false;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
-                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->brief != !l->piece[0]->brief)
+                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->single_wave != !l->piece[0]->single_wave)
                         return false;
         }
         return true;
 }
 
 /* Might it take another launch?  Of others than short products, if all that are in it may join. */
-static bool is_open(const Steps *s, const Team *t, bool brief)
+static bool is_open(const Steps *s, const Team *t, bool single_wave)
 {
-        return brief ? t->n < MOST_SHORTS : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
+        return single_wave ? t->n < MOST_SINGLE_WAVES : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
 }
 
-static void count_open(Steps *s, int level, bool brief, int by)
+static void count_open(Steps *s, int level, bool single_wave, int by)
 {
-        const int n = s->n_open[brief][level] += by;
+        const int n = s->n_open[single_wave][level] += by;
         const uint64_t bit = (uint64_t)1 << (level & 63);
-        s->open[brief][level / 64] = n ? s->open[brief][level / 64] | bit : s->open[brief][level / 64] & ~bit;
+        s->open[single_wave][level / 64] = n ? s->open[single_wave][level / 64] | bit : s->open[single_wave][level / 64] & ~bit;
 }
 
 /* The first level from v to hi with such a team; else one behind hi. */
-static int next_open(const Steps *s, bool brief, int v, int hi)
+static int next_open(const Steps *s, bool single_wave, int v, int hi)
 {
-        while (v <= hi && !(s->open[brief][v / 64] >> (v & 63) & 1))
-                v = s->open[brief][v / 64] >> (v & 63) ? v + 1 : (v | 63) + 1;
+        while (v <= hi && !(s->open[single_wave][v / 64] >> (v & 63) & 1))
+                v = s->open[single_wave][v / 64] >> (v & 63) ? v + 1 : (v | 63) + 1;
         return v;
 }
 
@@ -282,21 +282,21 @@ static int next_open(const Steps *s, bool brief, int v, int hi)
 static void place(Steps *s, int i, int lo, int hi, int own)
 {
         const Launch *l = &s->e->launch[i];
-        const Tile90 *tile[MOST_SHORTS];
-        bool brief = l->piece[0]->brief;
-        double us = brief ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = brief ? us : 0;
+        const Tile90 *tile[MOST_SINGLE_WAVES];
+        bool single_wave = l->piece[0]->single_wave;
+        double us = single_wave ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = single_wave ? us : 0;
         Team *t = NULL;
-        for (int v = next_open(s, brief, lo, hi); v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, brief, v + 1, hi))
+        for (int v = next_open(s, single_wave, lo, hi); v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, single_wave, v + 1, hi))
                 for (int k = s->first[v]; k >= 0; k = s->team[k].next) {
                         Team *x = &s->team[k];
                         if (!has_room(s, x, i))
                                 continue;
-                        double all = brief ? team_us(s, x, i, tile) : us;
-                        if (brief ? all > 0 && all - x->us < least : !t || us - x->us < least)
+                        double all = single_wave ? team_us(s, x, i, tile) : us;
+                        if (single_wave ? all > 0 && all - x->us < least : !t || us - x->us < least)
                                 t = x, least = all - x->us;
                 }
         if (t) {
-                count_open(s, t->level, brief, -is_open(s, t, brief));
+                count_open(s, t->level, single_wave, -is_open(s, t, single_wave));
         } else {
                 *(s->first[own] < 0 ? &s->first[own] : &s->team[s->end[own]].next) = s->n_teams;
                 s->end[own] = s->n_teams;
@@ -311,9 +311,9 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
         t->args += l->n_args;
         t->words += s->words[i];
-        t->us = brief ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
+        t->us = single_wave ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
         s->level[i] = t->level;
-        count_open(s, t->level, brief, is_open(s, t, brief));
+        count_open(s, t->level, single_wave, is_open(s, t, single_wave));
 }
 
 /* A launch that is not where it must be, unless one that it waits for has no place yet. */
@@ -338,7 +338,7 @@ static void make_teams(Steps *s)
                 if (s->early[i] == s->late[i])
                         place(s, i, s->early[i], s->early[i], s->early[i]);
         for (int i = s->n - 1; i >= 0; i--)
-                if (s->e->launch[i].piece[0]->brief)
+                if (s->e->launch[i].piece[0]->single_wave)
                         place_later(s, i);
         for (int i = 0; i < s->n; i++)
                 place_later(s, i);
@@ -365,7 +365,7 @@ static const char *with_tile(Arena *a, const char *text, const char *to)
 static On90 choose_tiles(const Steps *s, const Team *t)
 {
         Arena *m = s->e->m->arena;
-        const Tile90 *tile[MOST_SHORTS];
+        const Tile90 *tile[MOST_SINGLE_WAVES];
         On90 all = { .cluster = 1 };
         int64_t blocks = 0;
         team_us(s, t, -1, tile);
@@ -375,7 +375,7 @@ static On90 choose_tiles(const Steps *s, const Team *t)
                 *p = *l->piece[0];
                 l->piece = arena_alloc(m, sizeof *l->piece);
                 l->piece[0] = p;
-                p->on90 = short_on90(m, tile[i], p->brief);
+                p->on90 = single_wave_on90(m, tile[i], p->single_wave);
                 p->body = with_tile(m, p->body, tile[i]->name);
                 all.threads = p->on90.threads > all.threads ? p->on90.threads : all.threads;
                 all.smem = p->on90.smem > all.smem ? p->on90.smem : all.smem;
@@ -391,7 +391,7 @@ static Launch merged(const Steps *s, const Team *t)
         Arena *m = s->e->m->arena;
         Launch to = { .grid = arena_fmt(m, "%d", t->blocks) };
         bool *done = arena_alloc(s->a, (size_t)t->n);
-        if (all[t->member[0]].piece[0]->brief)
+        if (all[t->member[0]].piece[0]->single_wave)
                 to.on90 = choose_tiles(s, t);
         if (t->n == 1) {
                 Launch one = all[t->member[0]];

@@ -2,15 +2,15 @@
  * needs: types.   keeps: everything else.
  *
  * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a
- * kernel.  Elementwise ops join the kernel that makes their input (its tail), as
+ * kernel.  Elementwise ops join the kernel that makes their input (its epilogue), as
  * long as no kernel would then wait for itself; those that join nothing start a
  * map, which later ones join.  At last a map all of whose work feeds a row op
- * becomes that op's head.
+ * becomes that op's prologue.
  *
- * An elementwise op stays out of a tail when its input is stored anyway and a row op
- * is its only reader: as that op's head it costs no store and no load.
+ * An elementwise op stays out of an epilogue when its input is stored anyway and a row op
+ * is its only reader: as that op's prologue it costs no store and no load.
  *
- * What multiplies the results of two products by experts becomes the head of the third, so that the first two
+ * What multiplies the results of two products by experts becomes the prologue of the third, so that the first two
  * wait for nothing of each other; whether they become one launch is schedule.c's to say.
  *
  * From level 2 on, a norm joins the matrix-vector product that reads it.  Where others read it
@@ -48,7 +48,7 @@ typedef struct Fuse {
 
 static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
 
-static bool takes_tail(const Graph *g, Ref anchor, Ref root)
+static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)
 {
         switch (g->node[anchor].op) {
         case OP_TOPK: case OP_ROUTE: case OP_BUCKET: case OP_SAMPLE: case OP_CE: case OP_CE_GRAD: case OP_ARGMAX: case OP_LINEAR_CE:
@@ -116,7 +116,7 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
 static bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->order, r, goal); }
 
 /* The columns value `in` occupies of the kernel's domain; false if it is not a
- * value the kernel's tail or map can see. */
+ * value the kernel's epilogue or map can see. */
 static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
 {
         Graph *g = f->g;
@@ -180,7 +180,7 @@ static bool fits(const Type *t, int64_t n)
         return c == n;
 }
 
-static Ref tail_root(Fuse *f, int id, Ref r)
+static Ref epilogue_root(Fuse *f, int id, Ref r)
 {
         Graph *g = f->g;
         Ref b = base_of(f, r);
@@ -189,7 +189,7 @@ static Ref tail_root(Fuse *f, int id, Ref r)
         if (!is_member(g, b))
                 return b;
         for (int i = 0; i < NODE(g, b)->n_in; i++) {
-                Ref x = tail_root(f, id, NODE(g, b)->in[i]);
+                Ref x = epilogue_root(f, id, NODE(g, b)->in[i]);
                 if (x)
                         return x;
         }
@@ -232,16 +232,16 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                 if (n->op == OP_ROPE && i == 1)
                         return "frequencies are read from memory";
                 if (!seen(f, id, in, NULL, &s))
-                        return "it sees the value through a view that a tail cannot follow";
+                        return "it sees the value through a view that an epilogue cannot follow";
                 s = within(f, b, s);
                 if (k->anchor) {
-                        Ref t = tail_root(f, id, in);
+                        Ref t = epilogue_root(f, id, in);
                         Ref ao = t ? anchor_output(g, t) : 0;
                         bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM &&
                                              in == t && NODE(g, t)->uses == 1 && t != k->anchor;
                         if (!ao)
                                 return "the value is made before that kernel's own work";
-                        if ((!takes_tail(g, k->anchor, t) && !accum_of_loss))
+                        if ((!takes_epilogue(g, k->anchor, t) && !accum_of_loss))
                                 return "that kernel writes its result itself";
                         if (root && t != root)
                                 return "it needs two results of that kernel";
@@ -329,7 +329,7 @@ static bool sees_whole(const Fuse *f, Ref r, Ref in)
         return dim_eq(type_elems(&want), elems) && dim_eq(type_elems(&g->node[base_of(f, in)].type), elems);
 }
 
-/* Put all of map `from` into map or tail `to`. */
+/* Put all of map `from` into map or epilogue `to`. */
 static bool merge(Fuse *f, int from, int to)
 {
         Graph *g = f->g;
@@ -354,7 +354,7 @@ static bool merge(Fuse *f, int from, int to)
         return true;
 }
 
-/* gate * up of experts whose only reader is the product down: a head there. */
+/* gate * up of experts whose only reader is the product down: a prologue there. */
 static bool joins_experts(const Fuse *f, Ref r)
 {
         const Graph *g = f->g;
@@ -392,7 +392,7 @@ static void place_member(Fuse *f, Ref r, int level)
                         continue;
                 }
                 if (for_head && f->gr[id].anchor && NODE(g, b)->uses > 1) {
-                        refuse(f, r, id, "it is cheaper as the head of the row op that reads it");
+                        refuse(f, r, id, "it is cheaper as the prologue of the row op that reads it");
                         continue;
                 }
                 if (!best || f->gr[id].anchor || id > best)
@@ -440,7 +440,7 @@ static void find_originals(Fuse *f)
         }
 }
 
-/* Rows of experts' biases, each slot's its own: read where the product's tail adds them, not copied out before. */
+/* Rows of experts' biases, each slot's its own: read where the product's epilogue adds them, not copied out before. */
 static bool is_bias(const Fuse *f, Ref r)
 {
         const Graph *g = f->g;
@@ -510,7 +510,7 @@ static void adopt(Fuse *f, Ref r, int level)
         }
 }
 
-/* A map whose every member lies in the domain of the anchor's input becomes its head. */
+/* A map whose every member lies in the domain of the anchor's input becomes its prologue. */
 static void take_heads(Fuse *f, Ref r)
 {
         Graph *g = f->g;
@@ -542,7 +542,7 @@ static void take_heads(Fuse *f, Ref r)
                 if (!dim_is_const(t->dim[t->rank - 1]))
                         ok = false;
                 for (Ref s = o->first[m]; s && ok; s = o->next[s]) {
-                        /* one domain: a row op's head sees rows of the last axis */
+                        /* one domain: a row op's prologue sees rows of the last axis */
                         ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) &&
                              NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
                              NODE(g, s)->op != OP_ACCUM && NODE(g, s)->op != OP_APPEND;
@@ -554,13 +554,13 @@ static void take_heads(Fuse *f, Ref r)
                                         ok = !depends(f, in, id);
                         }
                 }
-                /* heads that store read nothing they store; scatter and combine call heads for other rows than their own */
+                /* prologues that store read nothing they store; scatter and combine call prologues for other rows than their own */
                 for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok; s = o->next[s])
                         for (int i = o->base_readers.start[s]; i < o->base_readers.start[s + 1] && s != b; i++)
                                 ok &= NODE(g, o->base_readers.reader[i])->group == m;
                 if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
                         ok = false;
-                /* the other inputs of the anchor must not wait for the head's other readers */
+                /* the other inputs of the anchor must not wait for the prologue's other readers */
                 if (!ok) {
                         refuse(f, b, id, "it does not fit the rows of the op that reads it");
                         continue;
@@ -614,7 +614,7 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
 static bool may_read_later(Fuse *f, Ref r, Ref s, Ref b, Ref seen)
 {
         Graph *g = f->g;
-        if (seen != b || !matvec_keeps(g, r) || NODE(g, s)->group == NODE(g, r)->group)
+        if (seen != b || !gemv_keeps(g, r) || NODE(g, s)->group == NODE(g, r)->group)
                 return false;
         return !depends(f, r, NODE(g, s)->group);
 }
@@ -713,7 +713,7 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 if (is_member(g, r) && !NODE(g, r)->group && !(level && f.original[r] && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
-                if (NODE(g, r)->op == OP_MATMUL && matvec_norms(g, r))
+                if (NODE(g, r)->op == OP_MATMUL && gemv_norms(g, r))
                         take_norm(&f, r);
         /* what is computed wherever it is read still needs a place if an anchor or the outside reads it whole */
         for (Ref r = 1; r < g->n_nodes; r++) {

@@ -6,7 +6,7 @@
  *      %v = slice %qkv                           ->      %v = cast (slice %qkv)
  *      %y = attention %q, %k, %v                         %y = attention %q, %k, %v
  *
- * Attention reads q and k rotated, and the product's tail rotates them; were v read where it lies in the
+ * Attention reads q and k rotated, and the product's epilogue rotates them; were v read where it lies in the
  * product, all of that would be stored for it.  Only parts beside rotated ones are copied: others
  * may have readers further on, in the backward pass, that want them as they are. */
 #include "../compiler.h"

@@ -7,7 +7,7 @@
  *
  * Weights are stored (N,K), so the rows of one follow those of the other.  A gate
  * and an up projection of one width, multiplied later, are interleaved instead
- * (step 2): the matmul's tail then has both factors in neighbouring columns
+ * (step 2): the matmul's epilogue then has both factors in neighbouring columns
  * and stores only the product.  Of experts' linears (E,N,K) only these become one.
  * A parameter that something else reads, or that differs in initialiser,
  * training or decay, stays alone.  The map's lines follow the rows. */
@@ -196,7 +196,7 @@ void merge_linears(Model *m, Arena *tmp)
                 if (mg.n < 2)
                         continue;
                 mg.interleave = gated(g, &mg, reader);
-                if (NODE(g, r)->op == OP_EXPERT_MATMUL && !mg.interleave)       /* their tails would have no pairs */
+                if (NODE(g, r)->op == OP_EXPERT_MATMUL && !mg.interleave)       /* their epilogues would have no pairs */
                         continue;
                 c.of[n_merge++] = mg;
                 for (int i = 0; i < mg.n; i++)

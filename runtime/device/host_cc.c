@@ -168,15 +168,15 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : NOT_RUN;
 }
 
-typedef char Words[sizeof ((HostCc *)0)->command];
+typedef char LineReader[sizeof ((HostCc *)0)->command];
 enum { MAX_WORDS = 8 };
 
 /* The words of a command, cut in `words`, as the first of argv; how many.  No quotes: make has none either. */
-static int put_command(char **argv, const char *command, Words words)
+static int put_command(char **argv, const char *command, LineReader words)
 {
         char *rest;
         int n = 0;
-        snprintf(words, sizeof(Words), "%s", command);
+        snprintf(words, sizeof(LineReader), "%s", command);
         for (char *w = strtok_r(words, " \t", &rest); w && n < MAX_WORDS; w = strtok_r(NULL, " \t", &rest))
                 argv[n++] = w;
         return n;
@@ -186,7 +186,7 @@ static int put_command(char **argv, const char *command, Words words)
 static int try_compiler(HostCc *cc, const char *command)
 {
         char log[1024], *argv[MAX_WORDS + 2] = { 0 };
-        Words words;
+        LineReader words;
         int n = strlen(command) < sizeof words ? put_command(argv, command, words) : 0;
         argv[n] = "--version";
         int status = n ? child_run(argv, 0, log, sizeof log) : NOT_RUN;
@@ -255,7 +255,7 @@ static void compile_unit(void *ctx, int i)
 {
         Job *j = ctx;
         char source[640], include[640], *argv[MAX_ARGV];
-        Words words;
+        LineReader words;
         int n = put_command(argv, j->cc->command, words);
 
         snprintf(source, sizeof source, "%.500s/%.96s%s", j->dir, j->unit[i].name, j->b->suffix);
@@ -276,7 +276,7 @@ static void compile_unit(void *ctx, int i)
 
 static int link_objects(const Job *j, int n, char *target, char *log)
 {
-        Words words;
+        LineReader words;
         char **argv = calloc((size_t)n + MAX_ARGV, sizeof *argv);
         if (!argv)
                 return NO_ROOM - ENOMEM;

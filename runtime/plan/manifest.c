@@ -29,7 +29,7 @@ const char *store_name(Store t)
 }
 
 /* "768x3072", or "1" for a scalar. */
-static void parse_shape(Words *w, Param *p, char *text)
+static void parse_shape(LineReader *w, Param *p, char *text)
 {
         p->count = 1;
         for (char *s = text; s; ) {
@@ -39,7 +39,7 @@ static void parse_shape(Words *w, Param *p, char *text)
                         *x++ = 0;
                 if (p->n_dims == MANIFEST_MAX_DIMS || !text_int(s, MAX_ELEMENTS, &d) || d == 0
                     || __builtin_mul_overflow(p->count, d, &p->count) || p->count > MAX_ELEMENTS) {
-                        words_fail(w, "parameter %.60s: bad shape", p->name);
+                        line_fail(w, "parameter %.60s: bad shape", p->name);
                         return;
                 }
                 p->dim[p->n_dims++] = (int64_t)d;
@@ -47,27 +47,27 @@ static void parse_shape(Words *w, Param *p, char *text)
         }
 }
 
-static void parse_param(Words *w, Manifest *m)
+static void parse_param(LineReader *w, Manifest *m)
 {
-        Param p = { .name = words_need(w, "parameter name"), .init = INIT_ZEROS };
-        parse_shape(w, &p, words_need(w, "shape"));
-        p.offset = words_int(w, "offset", MAX_ELEMENTS);
-        const char *kind = words_need(w, "trainable or frozen");
+        Param p = { .name = line_need(w, "parameter name"), .init = INIT_ZEROS };
+        parse_shape(w, &p, line_need(w, "shape"));
+        p.offset = line_int(w, "offset", MAX_ELEMENTS);
+        const char *kind = line_need(w, "trainable or frozen");
         p.trainable = !strcmp(kind, "trainable");
         if (!p.trainable && strcmp(kind, "frozen"))
-                words_fail(w, "'%.40s' is neither trainable nor frozen", kind);
-        const char *name = words_need(w, "initialiser");
+                line_fail(w, "'%.40s' is neither trainable nor frozen", kind);
+        const char *name = line_need(w, "initialiser");
         int k = 0;
         while (k < COUNT(init) && strcmp(init[k].name, name))
                 k++;
         if (k == COUNT(init))
-                words_fail(w, "unknown initialiser '%.40s'", name);
+                line_fail(w, "unknown initialiser '%.40s'", name);
         else {
                 p.init = (InitKind)k;
                 for (int i = 0; i < init[k].n_args; i++)
-                        p.init_arg[i] = words_real(w, "initialiser's argument");
+                        p.init_arg[i] = line_real(w, "initialiser's argument");
         }
-        words_end(w);
+        line_end(w);
         m->param[m->n_params++] = p;
 }
 
@@ -82,82 +82,82 @@ static int by_name(const void *a, const void *b)
         return strcmp((*(Param *const *)a)->name, (*(Param *const *)b)->name);
 }
 
-static void check_params(Words *w, Manifest *m, Param **sorted)
+static void check_params(LineReader *w, Manifest *m, Param **sorted)
 {
         for (int i = 0; i < m->n_params; i++) {
                 Param *p = sorted[i] = &m->param[i];
                 uint64_t end = p->offset + p->count;    /* both below 2^56 */
                 if (end > (p->trainable ? m->n_train : m->n_all) || (!p->trainable && p->offset < m->n_train))
-                        words_fail(w, "parameter %.60s lies outside the %s elements", p->name,
+                        line_fail(w, "parameter %.60s lies outside the %s elements", p->name,
                                    p->trainable ? "trainable" : "frozen");
         }
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_offset);
         for (int i = 1; i < m->n_params; i++)
                 if (sorted[i - 1]->offset + sorted[i - 1]->count > sorted[i]->offset)
-                        words_fail(w, "parameters %.60s and %.60s overlap", sorted[i - 1]->name, sorted[i]->name);
+                        line_fail(w, "parameters %.60s and %.60s overlap", sorted[i - 1]->name, sorted[i]->name);
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_name);
         for (int i = 1; i < m->n_params; i++)
                 if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
-                        words_fail(w, "parameter %.60s is declared twice", sorted[i]->name);
+                        line_fail(w, "parameter %.60s is declared twice", sorted[i]->name);
         if (m->n_decay > m->n_train || m->n_train > m->n_all)
-                words_fail(w, "params: decayed, trainable and all elements must not shrink");
+                line_fail(w, "params: decayed, trainable and all elements must not shrink");
 }
 
-static void parse_mode(Words *w, Manifest *m)
+static void parse_mode(LineReader *w, Manifest *m)
 {
-        const char *s = words_need(w, "mode");
+        const char *s = line_need(w, "mode");
         m->infer = !strcmp(s, "infer") || !strcmp(s, "both");
         m->train = !strcmp(s, "train") || !strcmp(s, "both");
         if (!m->infer && !m->train)
-                words_fail(w, "mode '%.20s' is not infer, train or both", s);
+                line_fail(w, "mode '%.20s' is not infer, train or both", s);
 }
 
-static void parse_dtype(Words *w, Manifest *m)
+static void parse_dtype(LineReader *w, Manifest *m)
 {
-        const char *s = words_need(w, "dtype");
+        const char *s = line_need(w, "dtype");
         int i = 0;
         while (i < COUNT(store) && strcmp(store[i].name, s))
                 i++;
         if (i == COUNT(store))
-                words_fail(w, "dtype '%.20s' is not f32, bf16 or f16", s);
+                line_fail(w, "dtype '%.20s' is not f32, bf16 or f16", s);
         else
                 m->dtype = (Store)i;
 }
 
-static void parse_line(Words *w, Manifest *m)
+static void parse_line(LineReader *w, Manifest *m)
 {
         const struct { const char *name; int *to, max; } number[] = {
                 { "vocab", &m->vocab, 1 << 28 }, { "ctx", &m->ctx, 1 << 28 },
                 { "batch", &m->batch, TGC_MAX_BATCH }, { "chunk", &m->chunk, 1 << 28 },
                 { "documents", &m->documents, 1 << 28 }, { "tf32", &m->tf32, 1 }
         };
-        char *word = words_need(w, "statement");
+        char *word = line_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)
                 if (!strcmp(word, number[i].name)) {
-                        *number[i].to = (int)words_int(w, word, (uint64_t)number[i].max);
-                        words_end(w);
+                        *number[i].to = (int)line_int(w, word, (uint64_t)number[i].max);
+                        line_end(w);
                         return;
                 }
         if (!strcmp(word, "param"))
                 parse_param(w, m);
         else if (!strcmp(word, "params")) {
-                m->n_train = words_int(w, "trainable elements", MAX_ELEMENTS);
-                m->n_decay = words_int(w, "decayed elements", MAX_ELEMENTS);
-                m->n_all = words_int(w, "elements", MAX_ELEMENTS);
-                words_end(w);
+                m->n_train = line_int(w, "trainable elements", MAX_ELEMENTS);
+                m->n_decay = line_int(w, "decayed elements", MAX_ELEMENTS);
+                m->n_all = line_int(w, "elements", MAX_ELEMENTS);
+                line_end(w);
         } else if (!strcmp(word, "model"))
-                m->model = words_tail(w);
+                m->model = line_rest(w);
         else if (!strcmp(word, "dtype"))
                 parse_dtype(w, m);
         else if (!strcmp(word, "mode"))
                 parse_mode(w, m);
         else if (strcmp(word, "map") && strcmp(word, "meta"))
-                words_fail(w, "unknown statement '%.60s'; the plan needs a newer program", word);
+                line_fail(w, "unknown statement '%.60s'; the plan needs a newer program", word);
 }
 
 int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
 {
-        Words w = { .what = "manifest", .e = e };
+        LineReader w = { .what = "manifest", .e = e };
         *m = (Manifest){ .model = "", .documents = -1 };
         if (size > MANIFEST_MAX_TEXT || memchr(text, 0, size))
                 return err_set(e, TGC_BAD_FILE, "manifest: %s",
@@ -171,14 +171,14 @@ int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
         w.rest = (char *)(sorted + n);
         memcpy(w.rest, text, size);
 
-        if (!words_line(&w) || !words_keyword(&w, "tgc") || words_int(&w, "version", 1) != 1)
-                words_fail(&w, "the first line must be 'tgc 1'");
-        while (!w.code && words_line(&w))
+        if (!line_next(&w) || !line_keyword(&w, "tgc") || line_int(&w, "version", 1) != 1)
+                line_fail(&w, "the first line must be 'tgc 1'");
+        while (!w.code && line_next(&w))
                 parse_line(&w, m);
         if (!w.code)
                 check_params(&w, m, sorted);
         if (!w.code && (!(m->infer || m->train) || m->vocab < 1 || m->ctx < 1 || m->batch < 1))
-                words_fail(&w, "mode, vocab, ctx and batch must be given");
+                line_fail(&w, "mode, vocab, ctx and batch must be given");
         if (w.code)
                 manifest_free(m);
         return w.code;

@@ -72,7 +72,7 @@ int64_t expr_eval(const char *expr, int B, int T)
 /* ---- parser ---- */
 
 typedef struct Parse {
-        Words    w;
+        LineReader    w;
         Program *p;
         Io      *io;                    /* next free of the whole text's */
         Run     *run;
@@ -96,30 +96,30 @@ static Ref parse_ref(Parse *s, char *word)
         if (!strncmp(word, "map:", 4)) {
                 r.arena = REF_MAP;
                 if (!s->p->n_maps || !text_int(word + 4, (uint64_t)s->p->n_maps - 1, &r.offset))
-                        words_fail(&s->w, "'%.60s' is none of the %d tensor maps", word, s->p->n_maps);
+                        line_fail(&s->w, "'%.60s' is none of the %d tensor maps", word, s->p->n_maps);
                 return r;
         }
         char *plus = strchr(word, '+');
         if (!plus) {
-                words_fail(&s->w, "'%.60s' is neither rt nor ARENA+OFFSET nor map:NUMBER", word);
+                line_fail(&s->w, "'%.60s' is neither rt nor ARENA+OFFSET nor map:NUMBER", word);
                 return r;
         }
         *plus = 0;
         r.arena = program_arena(s->p, word);
         if (r.arena < 0)
-                words_fail(&s->w, "no arena named '%.60s'", word);
+                line_fail(&s->w, "no arena named '%.60s'", word);
         else if (!text_int(plus + 1, s->p->arena[r.arena].size, &r.offset))
-                words_fail(&s->w, "offset %.40s is not a number inside arena %s of %llu bytes", plus + 1, word,
+                line_fail(&s->w, "offset %.40s is not a number inside arena %s of %llu bytes", plus + 1, word,
                            (unsigned long long)s->p->arena[r.arena].size);
         return r;
 }
 
 static Ref parse_arena_ref(Parse *s, const char *name)
 {
-        char *word = words_need(&s->w, name);
+        char *word = line_need(&s->w, name);
         Ref r = parse_ref(s, word);
         if (r.arena < 0)
-                words_fail(&s->w, "%s must be ARENA+OFFSET", name);
+                line_fail(&s->w, "%s must be ARENA+OFFSET", name);
         return r;
 }
 
@@ -129,62 +129,62 @@ static void check_extent(Parse *s, Ref r, uint64_t size)
                 return;
         const ArenaDef *a = &s->p->arena[r.arena];
         if (size > a->size - r.offset)
-                words_fail(&s->w, "%llu bytes at %s+%llu reach beyond the arena's %llu", (unsigned long long)size,
+                line_fail(&s->w, "%llu bytes at %s+%llu reach beyond the arena's %llu", (unsigned long long)size,
                            a->name, (unsigned long long)r.offset, (unsigned long long)a->size);
 }
 
 static const char *parse_expr(Parse *s, const char *name, const Prog *g, int64_t max, int64_t *value)
 {
-        char *text = words_need(&s->w, name);
+        char *text = line_need(&s->w, name);
         *value = expr_eval(text, g->B, g->T);
         if (*value < 0)
-                words_fail(&s->w, "%s: '%.100s' is not an expression, or too large at B=%d T=%d", name, text, g->B,
+                line_fail(&s->w, "%s: '%.100s' is not an expression, or too large at B=%d T=%d", name, text, g->B,
                            g->T);
         else if (*value > max)
-                words_fail(&s->w, "%s: %.100s is %lld at B=%d T=%d, most is %lld", name, text, (long long)*value,
+                line_fail(&s->w, "%s: %.100s is %lld at B=%d T=%d, most is %lld", name, text, (long long)*value,
                            g->B, g->T, (long long)max);
         return text;
 }
 
 static void parse_arena(Parse *s)
 {
-        ArenaDef a = { words_need(&s->w, "arena name"), words_int(&s->w, "arena size", MAX_BYTES) };
-        words_end(&s->w);
+        ArenaDef a = { line_need(&s->w, "arena name"), line_int(&s->w, "arena size", MAX_BYTES) };
+        line_end(&s->w);
         if (s->p->n_arenas == MAX_ARENAS)
-                words_fail(&s->w, "more than %d arenas", MAX_ARENAS);
+                line_fail(&s->w, "more than %d arenas", MAX_ARENAS);
         else if (program_arena(s->p, a.name) >= 0 || !strcmp(a.name, "rt"))
-                words_fail(&s->w, "arena %.60s is declared twice", a.name);
+                line_fail(&s->w, "arena %.60s is declared twice", a.name);
         else
                 s->p->arena[s->p->n_arenas++] = a;
 }
 
 static void parse_kernel(Parse *s)
 {
-        Words *w = &s->w;
-        KernelDef k = { .name = words_need(w, "kernel name") };
-        if (words_keyword(w, "unit"))
-                k.unit = words_need(w, "unit name");
-        if (words_keyword(w, "threads"))
-                k.threads = (int)words_int(w, "threads", PROGRAM_MAX_THREADS);
-        if (words_keyword(w, "smem"))
-                k.smem = (unsigned)words_int(w, "smem", PROGRAM_MAX_SMEM);
-        if (words_keyword(w, "args"))
-                k.n_args = (int)words_int(w, "args", PROGRAM_MAX_ARGS);
-        if (words_keyword(w, "flops"))
-                k.flops = words_real(w, "flops");
-        if (words_keyword(w, "bytes"))
-                k.bytes = words_real(w, "bytes");
-        if (words_keyword(w, "title"))
-                k.title = words_tail(w);
+        LineReader *w = &s->w;
+        KernelDef k = { .name = line_need(w, "kernel name") };
+        if (line_keyword(w, "unit"))
+                k.unit = line_need(w, "unit name");
+        if (line_keyword(w, "threads"))
+                k.threads = (int)line_int(w, "threads", PROGRAM_MAX_THREADS);
+        if (line_keyword(w, "smem"))
+                k.smem = (unsigned)line_int(w, "smem", PROGRAM_MAX_SMEM);
+        if (line_keyword(w, "args"))
+                k.n_args = (int)line_int(w, "args", PROGRAM_MAX_ARGS);
+        if (line_keyword(w, "flops"))
+                k.flops = line_real(w, "flops");
+        if (line_keyword(w, "bytes"))
+                k.bytes = line_real(w, "bytes");
+        if (line_keyword(w, "title"))
+                k.title = line_rest(w);
         if (w->code)
                 return;
         if (s->p->n_kernels == MAX_KERNELS)
-                words_fail(w, "more than %d kernels", MAX_KERNELS);
+                line_fail(w, "more than %d kernels", MAX_KERNELS);
         int i = kernel_slot(s, k.name);
         if (s->slot[i])
-                words_fail(w, "kernel %.60s is declared twice", k.name);
+                line_fail(w, "kernel %.60s is declared twice", k.name);
         if (k.n_args < 1)
-                words_fail(w, "kernel %.60s: rt is always the first argument, so args is at least 1", k.name);
+                line_fail(w, "kernel %.60s: rt is always the first argument, so args is at least 1", k.name);
         if (w->code)
                 return;
         s->p->kernel[s->p->n_kernels++] = k;
@@ -193,32 +193,32 @@ static void parse_kernel(Parse *s)
 
 static void parse_early(Parse *s)
 {
-        char *name = words_need(&s->w, "kernel name");
+        char *name = line_need(&s->w, "kernel name");
         uint32_t k = s->slot[kernel_slot(s, name)];
-        words_end(&s->w);
+        line_end(&s->w);
         if (!k)
-                words_fail(&s->w, "no kernel named '%.60s'", name);
+                line_fail(&s->w, "no kernel named '%.60s'", name);
         else
                 s->p->kernel[k - 1].early = 1;
 }
 
 static void parse_sm90(Parse *s)
 {
-        char *name = words_need(&s->w, "kernel name");
+        char *name = line_need(&s->w, "kernel name");
         uint32_t k = s->slot[kernel_slot(s, name)];
         int threads = 0;
         unsigned smem = 0, cluster = 0;
-        if (words_keyword(&s->w, "threads"))
-                threads = (int)words_int(&s->w, "threads", PROGRAM_MAX_THREADS);
-        if (words_keyword(&s->w, "smem"))
-                smem = (unsigned)words_int(&s->w, "smem", PROGRAM_MAX_SMEM);
-        if (words_optional(&s->w, "cluster"))
-                cluster = (unsigned)words_int(&s->w, "blocks of a cluster", PROGRAM_MAX_CLUSTER);
-        words_end(&s->w);
+        if (line_keyword(&s->w, "threads"))
+                threads = (int)line_int(&s->w, "threads", PROGRAM_MAX_THREADS);
+        if (line_keyword(&s->w, "smem"))
+                smem = (unsigned)line_int(&s->w, "smem", PROGRAM_MAX_SMEM);
+        if (line_optional(&s->w, "cluster"))
+                cluster = (unsigned)line_int(&s->w, "blocks of a cluster", PROGRAM_MAX_CLUSTER);
+        line_end(&s->w);
         if (!k)
-                words_fail(&s->w, "no kernel named '%.60s'", name);
+                line_fail(&s->w, "no kernel named '%.60s'", name);
         else if (threads < 1)
-                words_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
+                line_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
         else
                 s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem,
                 s->p->kernel[k - 1].cluster90 = cluster;
@@ -227,36 +227,36 @@ static void parse_sm90(Parse *s)
 /* The copy engine wants rows that start at multiples of 16 bytes. */
 static void parse_map(Parse *s)
 {
-        Words *w = &s->w;
+        LineReader *w = &s->w;
         MapDef m = { 0 };
-        char *number = words_need(w, "number of the tensor map");
+        char *number = line_need(w, "number of the tensor map");
         uint64_t n;
         if (!text_int(number, INT32_MAX, &n) || n != (uint64_t)s->p->n_maps)
-                words_fail(w, "tensor map %d is due, not '%.40s': compile the model again", s->p->n_maps, number);
-        char *dtype = words_need(w, "dtype");
+                line_fail(w, "tensor map %d is due, not '%.40s': compile the model again", s->p->n_maps, number);
+        char *dtype = line_need(w, "dtype");
         m.type = !strcmp(dtype, "f16") ? MAP_F16 : !strcmp(dtype, "tf32") ? MAP_TF32 : MAP_BF16;
         m.elem = m.type == MAP_TF32 ? 4 : 2;
         if (m.type == MAP_BF16 && strcmp(dtype, "bf16"))
-                words_fail(w, "a tensor map of '%.20s': bf16, f16 or tf32 is wanted", dtype);
+                line_fail(w, "a tensor map of '%.20s': bf16, f16 or tf32 is wanted", dtype);
         m.of = parse_arena_ref(s, "place of the matrix");
-        m.rows = words_int(w, "rows", INT32_MAX);
-        m.cols = words_int(w, "columns", INT32_MAX);
-        m.ld = words_int(w, "row stride", INT32_MAX);
+        m.rows = line_int(w, "rows", INT32_MAX);
+        m.cols = line_int(w, "columns", INT32_MAX);
+        m.ld = line_int(w, "row stride", INT32_MAX);
         m.box_rows = 128 / (int)m.elem;
         m.box_bytes = 128;
-        char *box = words_next(w);
+        char *box = line_word(w);
         if (box && strcmp(box, "box"))
-                words_fail(w, "'%.20s' behind a tensor map: box is wanted, or nothing", box);
+                line_fail(w, "'%.20s' behind a tensor map: box is wanted, or nothing", box);
         else if (box) {
-                m.box_rows = (int)words_int(w, "rows of a box", 256);
-                m.box_bytes = (int)words_int(w, "bytes of a box's row", 128);
+                m.box_rows = (int)line_int(w, "rows of a box", 256);
+                m.box_bytes = (int)line_int(w, "bytes of a box's row", 128);
                 if (!w->code && (m.box_rows < 1 || (m.box_bytes != 32 && m.box_bytes != 64 && m.box_bytes != 128)))
-                        words_fail(w, "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted", m.box_rows,
+                        line_fail(w, "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted", m.box_rows,
                                    m.box_bytes);
         }
-        words_end(w);
+        line_end(w);
         if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
-                words_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
+                line_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
                            "start at multiples of 16 bytes", (unsigned long long)m.rows, (unsigned long long)m.cols,
                            (unsigned long long)m.ld);
         if (!w->code)
@@ -267,8 +267,8 @@ static void parse_map(Parse *s)
 static void parse_zero(Parse *s)
 {
         Zero z = { .at = parse_arena_ref(s, "place to clear") };
-        z.size = words_int(&s->w, "bytes to clear", MAX_BYTES);
-        words_end(&s->w);
+        z.size = line_int(&s->w, "bytes to clear", MAX_BYTES);
+        line_end(&s->w);
         check_extent(s, z.at, z.size);
         s->p->zero[s->p->n_zeros++] = z;
 }
@@ -278,22 +278,22 @@ static void parse_io(Parse *s, Prog *g)
         static const struct { const char *name; size_t size; } type[] = {
                 { "f32", 4 }, { "i32", 4 }, { "bf16", 2 }, { "f16", 2 }
         };
-        Io io = { .name = words_need(&s->w, "io name"), .dtype = words_need(&s->w, "dtype") };
+        Io io = { .name = line_need(&s->w, "io name"), .dtype = line_need(&s->w, "dtype") };
         int64_t n;
         for (size_t i = 0; i < sizeof type / sizeof *type; i++)
                 if (!strcmp(io.dtype, type[i].name))
                         io.elem = type[i].size;
         if (!io.elem)
-                words_fail(&s->w, "io %.60s: unknown dtype '%.20s'", io.name, io.dtype);
+                line_fail(&s->w, "io %.60s: unknown dtype '%.20s'", io.name, io.dtype);
         io.at = parse_arena_ref(s, "place");
         io.shape = parse_expr(s, "shape", g, (int64_t)(MAX_BYTES / 4), &n);
-        words_end(&s->w);
+        line_end(&s->w);
         if (!s->w.code)
                 check_extent(s, io.at, (uint64_t)n * io.elem);
         if (prog_io(g, io.name))
-                words_fail(&s->w, "io %.60s is declared twice", io.name);
+                line_fail(&s->w, "io %.60s is declared twice", io.name);
         if (g->n_io == MAX_IO)
-                words_fail(&s->w, "more than %d io in one program", MAX_IO);
+                line_fail(&s->w, "more than %d io in one program", MAX_IO);
         g->io[g->n_io++] = io;
         s->io++;
 }
@@ -303,41 +303,41 @@ static void check_maps(Parse *s, KernelDef *k, const Run *r)
 {
         for (int i = 0; k->arg && i < k->n_args; i++)
                 if ((k->arg[i].arena == REF_MAP) != (r->arg[i].arena == REF_MAP))
-                        words_fail(&s->w, "argument %d of %s is a tensor map in some runs and not in others", i, k->name);
+                        line_fail(&s->w, "argument %d of %s is a tensor map in some runs and not in others", i, k->name);
         if (!k->arg)
                 k->arg = r->arg;
 }
 
 static void parse_run(Parse *s, Prog *g)
 {
-        Words *w = &s->w;
-        char *name = words_need(w, "kernel name"), *word;
+        LineReader *w = &s->w;
+        char *name = line_need(w, "kernel name"), *word;
         uint32_t k = s->slot[kernel_slot(s, name)];
         int64_t grid;
         int n = 0;
         if (!k)
-                words_fail(w, "no kernel named '%.60s'", name);
+                line_fail(w, "no kernel named '%.60s'", name);
         Run r = { .kernel = (int)k - 1, .arg = s->ref };
-        if (words_keyword(w, "grid"))
+        if (line_keyword(w, "grid"))
                 r.grid = parse_expr(s, "grid", g, INT32_MAX, &grid);
-        if (words_optional(w, "sm90"))
+        if (line_optional(w, "sm90"))
                 r.grid90 = parse_expr(s, "grid on sm_90a", g, INT32_MAX, &grid);
-        if (words_keyword(w, "args"))
-                while (!w->code && (word = words_next(w))) {
+        if (line_keyword(w, "args"))
+                while (!w->code && (word = line_word(w))) {
                         *s->ref++ = parse_ref(s, word);
                         n++;
                 }
-        words_end(w);
+        line_end(w);
         if (w->code)
                 return;
         if (n != s->p->kernel[r.kernel].n_args)
-                words_fail(w, "%s takes %d arguments, %d are given", name, s->p->kernel[r.kernel].n_args, n);
+                line_fail(w, "%s takes %d arguments, %d are given", name, s->p->kernel[r.kernel].n_args, n);
         else if (!r.grid90 != !s->p->kernel[r.kernel].threads90)
-                words_fail(w, "%s and its run do not agree about sm_90a", name);
+                line_fail(w, "%s and its run do not agree about sm_90a", name);
         else if (s->p->kernel[r.kernel].cluster90 && grid % s->p->kernel[r.kernel].cluster90)
-                words_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name, (long long)grid);
+                line_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name, (long long)grid);
         else if (r.arg[0].arena != REF_RT)
-                words_fail(w, "the first argument of %s must be rt", name);
+                line_fail(w, "the first argument of %s must be rt", name);
         else
                 check_maps(s, &s->p->kernel[r.kernel], &r);
         g->run[g->n_run++] = r;
@@ -346,28 +346,28 @@ static void parse_run(Parse *s, Prog *g)
 
 static void parse_prog(Parse *s)
 {
-        Words *w = &s->w;
+        LineReader *w = &s->w;
         Prog *g = &s->p->prog[s->p->n_progs];
-        *g = (Prog){ .name = words_need(w, "program name"), .io = s->io, .run = s->run };
-        if (words_keyword(w, "B"))
-                g->B = (int)words_int(w, "B", TGC_MAX_BATCH);
-        if (words_keyword(w, "T"))
-                g->T = (int)words_int(w, "T", INT32_MAX / TGC_MAX_BATCH);
-        words_end(w);
+        *g = (Prog){ .name = line_need(w, "program name"), .io = s->io, .run = s->run };
+        if (line_keyword(w, "B"))
+                g->B = (int)line_int(w, "B", TGC_MAX_BATCH);
+        if (line_keyword(w, "T"))
+                g->T = (int)line_int(w, "T", INT32_MAX / TGC_MAX_BATCH);
+        line_end(w);
         if (s->p->n_progs == MAX_PROGS)
-                words_fail(w, "more than %d programs", MAX_PROGS);
+                line_fail(w, "more than %d programs", MAX_PROGS);
         else if (program_find(s->p, g->name))
-                words_fail(w, "program %.60s is declared twice", g->name);
+                line_fail(w, "program %.60s is declared twice", g->name);
         else if (!w->code && (g->B < 1 || g->T < 1))
-                words_fail(w, "program %.60s: B and T are at least 1", g->name);
+                line_fail(w, "program %.60s: B and T are at least 1", g->name);
         while (!w->code) {
-                if (!words_line(w)) {
-                        words_fail(w, "program %s has no end", g->name);
+                if (!line_next(w)) {
+                        line_fail(w, "program %s has no end", g->name);
                         break;
                 }
-                char *word = words_need(w, "statement");
+                char *word = line_need(w, "statement");
                 if (!strcmp(word, "end")) {
-                        words_end(w);
+                        line_end(w);
                         s->p->n_progs++;
                         return;
                 }
@@ -378,18 +378,18 @@ static void parse_prog(Parse *s)
                 else if (!strcmp(word, "run"))
                         parse_run(s, g);
                 else
-                        words_fail(w, "'%.60s' is not io, zero, run or end", word);
+                        line_fail(w, "'%.60s' is not io, zero, run or end", word);
         }
 }
 
 static void parse_text(Parse *s)
 {
-        Words *w = &s->w;
-        if (!words_line(w) || !words_keyword(w, "tgc-program") || words_int(w, "version", 1) != 1)
-                words_fail(w, "the first line must be 'tgc-program 1'");
-        words_end(w);
-        while (!w->code && words_line(w)) {
-                char *word = words_need(w, "statement");
+        LineReader *w = &s->w;
+        if (!line_next(w) || !line_keyword(w, "tgc-program") || line_int(w, "version", 1) != 1)
+                line_fail(w, "the first line must be 'tgc-program 1'");
+        line_end(w);
+        while (!w->code && line_next(w)) {
+                char *word = line_need(w, "statement");
                 if (!strcmp(word, "arena"))
                         parse_arena(s);
                 else if (!strcmp(word, "kernel"))
@@ -405,7 +405,7 @@ static void parse_text(Parse *s)
                 else if (!strcmp(word, "program"))
                         parse_prog(s);
                 else
-                        words_fail(w, "'%.60s' is not arena, kernel, map, zero or program", word);
+                        line_fail(w, "'%.60s' is not arena, kernel, map, zero or program", word);
         }
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool words_line(Words *w)
+bool line_next(LineReader *w)
 {
         while (w->rest && *w->rest) {
                 w->line = w->rest;
@@ -22,7 +22,7 @@ bool words_line(Words *w)
         return false;
 }
 
-char *words_next(Words *w)
+char *line_word(LineReader *w)
 {
         char *s = w->at;
         if (!s || !*s)
@@ -34,14 +34,14 @@ char *words_next(Words *w)
         return *s ? s : 0;
 }
 
-char *words_tail(Words *w)
+char *line_rest(LineReader *w)
 {
         char *s = w->at;
         w->at += strlen(s);
         return s;
 }
 
-int words_fail(Words *w, const char *fmt, ...)
+int line_fail(LineReader *w, const char *fmt, ...)
 {
         if (!w->code) {
                 char msg[900];
@@ -54,30 +54,30 @@ int words_fail(Words *w, const char *fmt, ...)
         return w->code;
 }
 
-char *words_need(Words *w, const char *name)
+char *line_need(LineReader *w, const char *name)
 {
         static char none[] = "";
-        char *s = words_next(w);
+        char *s = line_word(w);
         if (!s)
-                words_fail(w, "%s is missing", name);
+                line_fail(w, "%s is missing", name);
         return s ? s : none;
 }
 
-bool words_keyword(Words *w, const char *word)
+bool line_keyword(LineReader *w, const char *word)
 {
-        char *s = words_next(w);
+        char *s = line_word(w);
         if (s && !strcmp(s, word))
                 return true;
-        words_fail(w, "'%s' expected, '%.60s' found", word, s ? s : "");
+        line_fail(w, "'%s' expected, '%.60s' found", word, s ? s : "");
         return false;
 }
 
-bool words_optional(Words *w, const char *word)
+bool line_optional(LineReader *w, const char *word)
 {
         size_t n = strlen(word);
         if (!w->at || strncmp(w->at, word, n) || (w->at[n] && w->at[n] != ' '))
                 return false;
-        words_next(w);
+        line_word(w);
         return true;
 }
 
@@ -98,32 +98,32 @@ bool text_int(const char *s, uint64_t max, uint64_t *value)
         return x <= max;
 }
 
-uint64_t words_int(Words *w, const char *name, uint64_t max)
+uint64_t line_int(LineReader *w, const char *name, uint64_t max)
 {
         uint64_t x = 0;
-        char *s = words_need(w, name);
+        char *s = line_need(w, name);
         if (*s && !text_int(s, max, &x)) {
-                words_fail(w, "%s: '%.60s' is not a number from 0 to %llu", name, s, (unsigned long long)max);
+                line_fail(w, "%s: '%.60s' is not a number from 0 to %llu", name, s, (unsigned long long)max);
                 return 0;
         }
         return x;
 }
 
-double words_real(Words *w, const char *name)
+double line_real(LineReader *w, const char *name)
 {
-        char *s = words_need(w, name), *end;
+        char *s = line_need(w, name), *end;
         double x = c_strtod(s, &end);
         if (*s && (*end || end == s || !isfinite(x))) {
-                words_fail(w, "%s: '%.60s' is not a finite number", name, s);
+                line_fail(w, "%s: '%.60s' is not a finite number", name, s);
                 return 0;
         }
         return x;
 }
 
-void words_end(Words *w)
+void line_end(LineReader *w)
 {
         if (w->at && *w->at)
-                words_fail(w, "unexpected '%.60s'", w->at);
+                line_fail(w, "unexpected '%.60s'", w->at);
 }
 
 size_t text_count(const char *text, size_t size, const char *word)

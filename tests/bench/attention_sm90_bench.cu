@@ -20,15 +20,15 @@
 #include "../emulate/attention_tiles.h"
 
 template <int D, int GROUPS> struct Table;
-#define ATT90(D, GROUPS, BN, STAGES, TURNS, threads, smem) \
+#define ATT_SM90(D, GROUPS, BN, STAGES, TURNS, threads, smem) \
         template <> struct Table<D, GROUPS> { \
-                typedef Att90Tile<D, GROUPS, BN, STAGES, TURNS> Tile; \
+                typedef AttTileSm90<D, GROUPS, BN, STAGES, TURNS> Tile; \
                 static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D ", " #GROUPS); \
         };
-#define ATT_WHOLE90(NB, smem) static_assert(AttWholeTile90<NB>::SMEM == smem, "the table's row of " #NB);
+#define ATT_SHORT(NB, smem) static_assert(AttShortTileSm90<NB>::SMEM == smem, "the table's row of " #NB);
 #include "../../codegen/forms/sm90_attention_tiles.def"
-#undef ATT90
-#undef ATT_WHOLE90
+#undef ATT_SM90
+#undef ATT_SHORT
 
 /* ---- problems ---------------------------------------------------------------- */
 
@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(const __grid_constant
         constexpr int D = A::D;
         const int b = B ? B : m.B, t = B ? T : m.T;
         const AttMap q = { &m.map, 0, D }, k = { &m.map, A::H * D, D }, v = { &m.map, (A::H + A::K) * D, D };
-        const Out<E> tail = { (E *)m.o, A::H * D };
+        const Out<E> epilogue = { (E *)m.o, A::H * D };
         const AttIn<E, A> in = inputs<E, A>(m, t);
-        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, b, t, m.rt, blockIdx.x, gridDim.x, smem, tail);
+        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, b, t, m.rt, blockIdx.x, gridDim.x, smem, epilogue);
 }
 
 template <class E, class A, class Tile, int MINB, int B, int T>
@@ -108,12 +108,12 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_portable(Mem m)
 }
 
 template <class E, class A, class Tile, int B, int T>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem m)
 {
         TGC_SMEM(smem);
         if (B)
                 m.B = B, m.T = T;
-        attention_whole_wgmma<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, blockIdx.x, smem,
+        attention_short_wgmma<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, blockIdx.x, smem,
                                           Out<E>{ (E *)m.o, A::H * A::D });
 }
 
@@ -127,9 +127,9 @@ static void sm90(const Mem &m)
 }
 
 template <class E, class A, class Tile, int B = 0, int T = 0>
-static void whole90(const Mem &m)
+static void whole_sm90(const Mem &m)
 {
-        launch(k_whole90<E, A, Tile, B, T>, m.B * A::H * Tile::NB, Tile::THREADS, Tile::SMEM, m);
+        launch(k_whole_sm90<E, A, Tile, B, T>, m.B * A::H * Tile::NB, Tile::THREADS, Tile::SMEM, m);
 }
 
 template <class E, class A, int B, int T>
@@ -288,8 +288,8 @@ static bool test(const char *name, int B, int T, float grow = 0.f)
 template <class E, class A>
 static bool test_whole(const char *name, int B, int T, float grow = 0.f)
 {
-        void (*const run[])(const Mem &) = { whole90<E, A, AttWholeTile90<1>>, whole90<E, A, AttWholeTile90<2>>,
-                                             whole90<E, A, AttWholeTile90<3>>, whole90<E, A, AttWholeTile90<4>> };
+        void (*const run[])(const Mem &) = { whole_sm90<E, A, AttShortTileSm90<1>>, whole_sm90<E, A, AttShortTileSm90<2>>,
+                                             whole_sm90<E, A, AttShortTileSm90<3>>, whole_sm90<E, A, AttShortTileSm90<4>> };
         return test_of<E, A>(run[(T - 1) / 64], name, "whole", B, T, grow);
 }
 
@@ -355,7 +355,7 @@ struct Speed {
 };
 
 #ifdef BENCH_CANDIDATES
-#define TRY(...) p.template run<Att90Tile<A::D, __VA_ARGS__>>(#__VA_ARGS__)
+#define TRY(...) p.template run<AttTileSm90<A::D, __VA_ARGS__>>(#__VA_ARGS__)
 #else
 #define TRY(...)
 #endif
@@ -370,7 +370,7 @@ static void speed(const char *name)
                 p.template run<typename Table<64, 4>::Tile>("4 groups");
                 p.template run<typename Table<64, 2>::Tile>("2 groups");
                 if constexpr (A::H == A::K && A::WINDOW == 0 && T <= 256)
-                        p.time("whole", whole90<bf16, A, AttWholeTile90<(T + 63) / 64>, B, T>);
+                        p.time("whole", whole_sm90<bf16, A, AttShortTileSm90<(T + 63) / 64>, B, T>);
                 TRY(3, 128, 6, true);
                 TRY(3, 64, 8, false);
                 TRY(4, 64, 8, false);

@@ -62,9 +62,9 @@ TGC_INLINE void put(const void *args, long row, int col, int n, float *v)
 
 static __attribute__((noinline)) void matmul(Mat a, Mat b, long M, long N, long K, Out o)
 {
-        long tiles = matmul_tiles(1, M, N, K);
+        long tiles = gemm_tiles(1, M, N, K);
         for (long t = 0; t < tiles; t++)
-                matmul_task(a, b, 1, M, N, K, t, &o, put);
+                gemm_task(a, b, 1, M, N, K, t, &o, put);
 }
 
 static double bench_peak(void)
@@ -78,7 +78,7 @@ static double bench_peak(void)
         return (double)n * 12 * TGC_VEC * 2 / t * 1e-9;
 }
 
-static void bench_matmul(double peak)
+static void bench_gemm(double peak)
 {
         static const long size[][3] = {
                 { 64, 64, 64 }, { 128, 128, 128 }, { 256, 256, 256 }, { 512, 512, 512 }, { 1024, 1024, 1024 },
@@ -112,48 +112,48 @@ TGC_INLINE void put_y(const void *args, long row, int col, int n, float *v)
 }
 
 /* Constants, as in emitted code. */
-#define MATVEC(m, n, k, ty, tr) do { \
+#define GEMV(m, n, k, ty, tr) do { \
         Mat w = { data((long)(n) * (k)), ty, tr, tr ? k : n, 0 }; \
         Vecs a = { data((m) * (k)), data((m) * (n)), k, n }; \
         double t; \
-        BEST(t, for (long i_ = 0; i_ < matvec_tiles(n, k); i_++) { \
-                matvec_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
+        BEST(t, for (long i_ = 0; i_ < gemv_tiles(n, k); i_++) { \
+                gemv_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
                 __asm__ volatile("" ::: "memory"); }); \
-        printf("matvec M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, \
+        printf("gemv M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, \
                ty == TY_F32 ? "f32" : ty == TY_BF16 ? "bf16" : "f16", tr ? "(N,K)" : "(K,N)", t * 1e6, \
                (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9); \
         free((void *)w.p), free((void *)a.x), free(a.y); \
 } while (0)
 
-static __attribute__((noinline)) void bench_matvec(void)
+static __attribute__((noinline)) void bench_gemv(void)
 {
-        MATVEC(1, 64, 64, TY_F32, 1);
-        MATVEC(1, 64, 64, TY_F32, 0);
-        MATVEC(1, 172, 64, TY_F32, 1);
-        MATVEC(1, 172, 64, TY_F32, 0);
-        MATVEC(1, 64, 172, TY_F32, 1);
-        MATVEC(1, 64, 172, TY_F32, 0);
-        MATVEC(1, 512, 64, TY_F32, 1);
-        MATVEC(1, 512, 64, TY_F32, 0);
-        MATVEC(1, 768, 768, TY_F32, 1);
-        MATVEC(1, 768, 768, TY_F32, 0);
-        MATVEC(1, 768, 768, TY_BF16, 1);
-        MATVEC(1, 768, 768, TY_F16, 1);
-        MATVEC(4, 768, 768, TY_F32, 1);
-        MATVEC(8, 768, 768, TY_F32, 1);
-        MATVEC(8, 768, 768, TY_F32, 0);
-        MATVEC(1, 8192, 2048, TY_F32, 1);
-        MATVEC(1, 8192, 2048, TY_F32, 0);
-        MATVEC(1, 8192, 2048, TY_BF16, 1);
-        MATVEC(2, 8192, 2048, TY_F32, 1);
-        MATVEC(4, 8192, 2048, TY_F32, 1);
-        MATVEC(8, 8192, 2048, TY_F32, 1);
-        MATVEC(4, 8192, 2048, TY_BF16, 1);
-        MATVEC(8, 8192, 2048, TY_BF16, 1);
+        GEMV(1, 64, 64, TY_F32, 1);
+        GEMV(1, 64, 64, TY_F32, 0);
+        GEMV(1, 172, 64, TY_F32, 1);
+        GEMV(1, 172, 64, TY_F32, 0);
+        GEMV(1, 64, 172, TY_F32, 1);
+        GEMV(1, 64, 172, TY_F32, 0);
+        GEMV(1, 512, 64, TY_F32, 1);
+        GEMV(1, 512, 64, TY_F32, 0);
+        GEMV(1, 768, 768, TY_F32, 1);
+        GEMV(1, 768, 768, TY_F32, 0);
+        GEMV(1, 768, 768, TY_BF16, 1);
+        GEMV(1, 768, 768, TY_F16, 1);
+        GEMV(4, 768, 768, TY_F32, 1);
+        GEMV(8, 768, 768, TY_F32, 1);
+        GEMV(8, 768, 768, TY_F32, 0);
+        GEMV(1, 8192, 2048, TY_F32, 1);
+        GEMV(1, 8192, 2048, TY_F32, 0);
+        GEMV(1, 8192, 2048, TY_BF16, 1);
+        GEMV(2, 8192, 2048, TY_F32, 1);
+        GEMV(4, 8192, 2048, TY_F32, 1);
+        GEMV(8, 8192, 2048, TY_F32, 1);
+        GEMV(4, 8192, 2048, TY_BF16, 1);
+        GEMV(8, 8192, 2048, TY_BF16, 1);
 }
 
 /* One token of a stories260K-shaped model (5 layers, 64 wide, 8 heads on 4, 172, 512 words), norms
- * in the matvecs, weights (N,K); `s` keys in a (B,S,K,D) cache. */
+ * in the gemvs, weights (N,K); `s` keys in a (B,S,K,D) cache. */
 typedef struct Tiny { float *x, *qkv, *o, *h, *y, *kc, *vc; int pos; } Tiny;
 #define TINY ((Tiny *)(uintptr_t)args)
 #define TINY_IO(name, call, a, b) \
@@ -199,8 +199,8 @@ static __attribute__((noinline)) void tiny_attention(const Rt *rt, Tiny *t)
                 attention_task(&a, rt, i, t, tiny_put_o);
 }
 
-#define TINY_LAYER(norm, n, k, w, head, tail) \
-        matvec_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, tail)
+#define TINY_LAYER(norm, n, k, w, head, epilogue) \
+        gemv_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, epilogue)
 
 static __attribute__((noinline)) void tiny_token(Tiny *t, const float *w, const Rt *rt)
 {
@@ -249,8 +249,8 @@ TGC_INLINE void chain_y(const void *args, long row, int col, int n, float *v)
 }
 #define CHAIN_GEMV(ty, n, k) do { \
         Mat w_ = { c->w, ty, 1, k, 0 }; \
-        for (long i_ = 0; i_ < matvec_tiles(n, k); i_++) \
-                matvec_task(NORM_NONE, 1e-5f, w_, 1, n, k, i_, c, chain_x, chain_y); \
+        for (long i_ = 0; i_ < gemv_tiles(n, k); i_++) \
+                gemv_task(NORM_NONE, 1e-5f, w_, 1, n, k, i_, c, chain_x, chain_y); \
         c->w += (size_t)(n) * (k) * (ty == TY_F32 ? 4 : 2); \
 } while (0)
 #define CHAIN_MODEL(name, ty, layers, C, F, V) \
@@ -315,7 +315,7 @@ int main(void)
         printf("peak of one core: %.1f GFLOP/s, %d-wide vectors\n", peak, TGC_VEC);
         bench_chain();
         bench_tiny();
-        bench_matvec();
-        bench_matmul(peak);
+        bench_gemv();
+        bench_gemm(peak);
         return 0;
 }

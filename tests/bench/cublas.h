@@ -7,7 +7,7 @@
 
 #include <cublasLt.h>
 #include <cublas_v2.h>
-#include "matmul_sm90.h"
+#include "gemm_sm90.h"
 
 #define BLAS(call) do { cublasStatus_t s_ = (call); if (s_ != CUBLAS_STATUS_SUCCESS) { \
         printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cublasGetStatusString(s_)); exit(1); } } while (0)
@@ -26,7 +26,7 @@ static void blas_run(const void *a, const void *b, void *c, Problem p, bool word
                           words ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-/* What cuBLASLt's epilogue does that a mode's tail does: ADDED: the bias, and C read and added.  GELU: bias and GELU, and what
+/* What cuBLASLt's epilogue does that a mode's epilogue does: ADDED: the bias, and C read and added.  GELU: bias and GELU, and what
  * GELU was taken of stored (ours: its slope).  TIMES: times the slope of GELU, computed from that (ours: times that slope).
  * SUMMED: sums of A's rows. */
 struct Fused { const char *name; Mode mode; cublasLtEpilogue_t epilogue; bool reads_c; };
@@ -37,7 +37,7 @@ static const Fused fused[] = {
         { "cuBLASLt SUMMED", SUMMED, CUBLASLT_EPILOGUE_BGRADB, false },
 };
 
-/* One such product of bf16, ready to run; bias, what is kept and what is added lie where the modes of product_tails.h have them. */
+/* One such product of bf16, ready to run; bias, what is kept and what is added lie where the modes of product_epilogues.h have them. */
 struct Lt {
         cublasLtHandle_t handle;
         cublasLtMatmulDesc_t desc;

@@ -29,10 +29,10 @@ report() # NAME LIMIT_S COMMAND...
         echo "$name: status $?, $SECONDS s"
 }
 
-tests="kernels rows_test route_test update_test loss_test matmul_test matvec_test attention_test attention_tf32_test"
+tests="kernels rows_test route_test update_test loss_test gemm_test gemv_test attention_test attention_tf32_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
-        for i in 1 2 3 4 5 6; do build matmul_$i tests/bench/matmul_bench.cu -O3 -DBENCH_PART=$i & done
+        for i in 1 2 3 4 5 6; do build gemm_$i tests/bench/gemm_bench.cu -O3 -DBENCH_PART=$i & done
         build attention_bench tests/bench/attention_bench.cu -O3 &
         build attention_f32 tests/bench/attention_bench.cu -O3 -DBENCH_FLOAT &
         build attention_tf32 tests/bench/attention_bench.cu -O3 -DBENCH_FLOAT -DTGC_TF32=1 &
@@ -46,11 +46,11 @@ case $what in *check*)
         for t in $tests; do
                 report $t 120 "$bin/$t"
                 grep -v '^ok' "$out/$t.txt" | head -15
-                tail -1 "$out/$t.txt"
+                epilogue -1 "$out/$t.txt"
         done
 esac
 case $what in *bench*)
-        for i in 1 2 3 4 5 6; do report matmul_$i 150 "$bin/matmul_$i"; done
+        for i in 1 2 3 4 5 6; do report gemm_$i 150 "$bin/gemm_$i"; done
         report attention_bench 150 "$bin/attention_bench"
         for f in f32 tf32; do report attention_$f 60 "$bin/attention_$f"; done
         report attention_sm90 60 "$bin/attention_sm90"
@@ -61,7 +61,7 @@ case $what in *sanitize*)
         for tool in memcheck racecheck; do
                 for t in $tests; do report $tool.$t 60 compute-sanitizer --tool $tool "$bin/$t" & done
                 wait
-                tail -qn 1 "$out"/$tool.*.txt
+                epilogue -qn 1 "$out"/$tool.*.txt
         done
 esac
 test "$BIN" || rm -rf "$bin"

@@ -26,7 +26,7 @@ from torch_kernels import normal, time_ms
 NVCC = ("nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -w "
         "-Iruntime -Itests -Itests/bench").split() + [f"-I{d}" for d in ("codegen/forms", *sorted(glob.glob("codegen/kernels/*/")))]
 MOST_ERROR = 0.02       # of 16-bit results, as rows_bench.h counts it
-BENCHES = ("matmul_sm90_bench", "attention_sm90_bench", "attention_grad_sm90_bench", "rows_bench", "update_bench")
+BENCHES = ("gemm_sm90_bench", "attention_sm90_bench", "attention_backward_sm90_bench", "rows_bench", "update_bench")
 
 
 def us(call, calls=10, graph=True):
@@ -109,19 +109,19 @@ class Benches:
         return r.stdout.splitlines()
 
     def product(self, shape):
-        """{tail: (us of the best tile, us of the library with the same epilogue or None)}."""
+        """{epilogue: (us of the best tile, us of the library with the same epilogue or None)}."""
         if shape in self.products:
             return self.products[shape]
         best, library = {}, {}
-        for l in self.lines("matmul_sm90_bench", shape):
+        for l in self.lines("gemm_sm90_bench", shape):
             m = re.match(r"\d\d (\S+) +(\S.*?) +([0-9.]+) ms", l)
             if m and m[1] == shape.split()[1]:
                 peer, words = m[2].startswith("cuBLAS"), m[2].split()
-                tail = (words[1] if len(words) > 1 else "PERSISTENT") if peer else words[0]
-                tail = {"SPLIT": "PERSISTENT", "SUMMED_SPLIT": "SUMMED"}.get(tail, tail)
+                epilogue = (words[1] if len(words) > 1 else "PERSISTENT") if peer else words[0]
+                epilogue = {"SPLIT": "PERSISTENT", "SUMMED_SPLIT": "SUMMED"}.get(epilogue, epilogue)
                 to = library if peer else best
-                to[tail] = min(to.get(tail, 1e9), float(m[3]) * 1e3)
-        self.products[shape] = {tail: (t, library.get(tail)) for tail, t in best.items()}
+                to[epilogue] = min(to.get(epilogue, 1e9), float(m[3]) * 1e3)
+        self.products[shape] = {epilogue: (t, library.get(epilogue)) for epilogue, t in best.items()}
         return self.products[shape]
 
     def least(self, bench, args, *parts, pick=min):
@@ -147,22 +147,22 @@ class Row:
     ratio: float = 0            # the peer's time to tgc's
 
 
-# A mode of matmul_sm90_bench -> what its tail does.  Those that cuBLASLt has no epilogue for are compared with cuBLAS, which
+# A mode of gemm_sm90_bench -> what its epilogue does.  Those that cuBLASLt has no epilogue for are compared with cuBLAS, which
 # does nothing to its sums.  Parts of dy's sums a step adds up in one launch for all products.
-TAILS = {"PERSISTENT": "", "ADDED": ", bias and residual added", "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
+EPILOGUES = {"PERSISTENT": "", "ADDED": ", bias and residual added", "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
          "SUMMED": " with sums of dy (in parts)", "HALVES": ", three results a pair, next to a plain one",
          "SPREAD": ", two read and stored a sum, next to a plain one"}
 
 
-def product_rows(op, m, n, k, *tails, ratio=1):
-    def of(tail):
+def product_rows(op, m, n, k, *epilogues, ratio=1):
+    def of(epilogue):
         def measured(benches):
             got = benches.product(f"{op} {m}x{n}x{k}")
-            us, peer = got[tail]
+            us, peer = got[epilogue]
             return us, peer or got["PERSISTENT"][1]
         return measured
     name = {"01": "x Wt", "00": "dy W", "10": "dyt x"}[op]
-    return [Row(f"{name} {m}x{n}x{k}{TAILS[t]}", of(t), flop=2 * m * n * k, ratio=ratio) for t in tails or ("PERSISTENT",)]
+    return [Row(f"{name} {m}x{n}x{k}{EPILOGUES[t]}", of(t), flop=2 * m * n * k, ratio=ratio) for t in epilogues or ("PERSISTENT",)]
 
 
 def attention_rows(part, b, h, d, t, ratio):
@@ -171,7 +171,7 @@ def attention_rows(part, b, h, d, t, ratio):
     name = f"B{b} H{h} D{d} T{t}"
     return (Row(f"attention {name}", lambda x: x.least("attention_sm90_bench", ("speed", part), "groups"),
                 lambda: attention(b, h, h, d, t, False), flop=flop, ratio=ratio),
-            Row(f"attention's gradients {name}", lambda x: x.least("attention_grad_sm90_bench", ("speed", part), *grads),
+            Row(f"attention's gradients {name}", lambda x: x.least("attention_backward_sm90_bench", ("speed", part), *grads),
                 lambda: attention(b, h, h, d, t, True), flop=2.5 * flop, ratio=ratio))
 
 

@@ -60,7 +60,7 @@ static void bench_ce(int rows, int ld)
         report(name, time_ms(call), (WHAT ? 4. : 2.) * rows * V, error);
 }
 
-/* What is left of it where the product's tail takes exponentials. */
+/* What is left of it where the product's epilogue takes exponentials. */
 template <int V, int C>
 struct ShiftRun {
         const bf16 *x, *w;

@@ -12,7 +12,7 @@
 #include "columns.cuh"
 #include "route.cuh"
 
-/* (x, gain) -> gained gradient; and the gain in a norm's tail. */
+/* (x, gain) -> gained gradient; and the gain in a norm's epilogue. */
 struct InGained {
         static constexpr int MAXV = 8, MINV = 1;
         const bf16 *p, *gain;
@@ -179,7 +179,7 @@ struct ReduceRuns {
         }
 };
 
-/* A backward norm's tail: the gradient that went around the block is added. */
+/* A backward norm's epilogue: the gradient that went around the block is added. */
 template <bool ADDS>
 struct OutAdded {
         static constexpr int MAXV = 8, MINV = 1, READS = ADDS, ROW_READS = ADDS;

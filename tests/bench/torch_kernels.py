@@ -1,9 +1,9 @@
-"""torch_kernels.py: PyTorch's time for the shapes of matmul_bench, attention_bench and rows_bench.
+"""torch_kernels.py: PyTorch's time for the shapes of gemm_bench, attention_bench and rows_bench.
 
     python3 tests/bench/torch_kernels.py [part of a line's name]
 
-Medians over replays of a CUDA graph of several calls, random inputs; the matvecs walk over copies of W that
-together exceed the L2, as matmul_bench does.
+Medians over replays of a CUDA graph of several calls, random inputs; the gemvs walk over copies of W that
+together exceed the L2, as gemm_bench does.
 """
 import sys
 import torch
@@ -77,10 +77,10 @@ def matmuls():
         line(name, "cublas", ms, 2 * m * n * k / ms * 1e-9, "TF")
 
 
-def matvecs():
+def gemvs():
     for n, k in ((3072, 2048), (2048, 2048), (16384, 2048), (2048, 8192), (128256, 2048), (2304, 768), (768, 768),
                  (3072, 768), (768, 3072), (50304, 768)):
-        name = f"matvec bf16 1x{n}x{k}"
+        name = f"gemv bf16 1x{n}x{k}"
         if only not in name:
             continue
         copies = (256 << 20) // (n * k * 2) + 1
@@ -153,7 +153,7 @@ def main():
     p = torch.cuda.get_device_properties(0)
     print(f"{p.name}, PyTorch {torch.__version__}")
     torch.backends.cuda.matmul.allow_tf32 = False
-    for part in (matmuls, matvecs, rows, attention):
+    for part in (matmuls, gemvs, rows, attention):
         try:
             part()
         except RuntimeError as e:

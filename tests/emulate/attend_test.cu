@@ -40,7 +40,7 @@ template <class S> struct Where {
         typedef typename S::Att A;
         static constexpr int HD = A::H * A::D, KD = A::K * A::D, N = HD + 2 * KD;
         static constexpr int Q = S::SWAP ? 2 * KD : 0, K = S::SWAP ? 0 : HD, V = S::SWAP ? KD : HD + KD;
-        typedef AttendColumns<Q, K, V, HD> Columns;
+        typedef QkvColumns<Q, K, V, HD> Columns;
 };
 
 template <class S> struct Row {
@@ -96,13 +96,13 @@ template <class S> void attend(const Args *a)
         typedef Where<S> W;
         typedef typename S::E E;
         TGC_SMEM(smem);
-        Row<S> head = { *a };
+        Row<S> prologue = { *a };
         Args near = *a;
-        const Made<S> tail = { near };
+        const Made<S> epilogue = { near };
         Put<typename S::E> out = { (typename S::E *)a->o };
-        attend_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns, W::N, S::EMBED, S::NORM, 16>(
+        qkv_attention_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns, W::N, S::EMBED, S::NORM, 16>(
                 (const typename S::E *)a->w, S::EMBED, 1e-5f, operands<S>(*a), a->rt, smem, (E *&)near.q, (E *&)near.k,
-                (E *&)near.v, head, tail, out, Gain<S>{ *a });
+                (E *&)near.v, prologue, epilogue, out, Gain<S>{ *a });
 }
 
 template <class S> void plain(const Args *a)
@@ -260,16 +260,16 @@ template <class E, class A, int ROWS, int SPLITS, int N> void merges(const char 
 /* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
 int main()
 {
-        test<Case<float, Heads<2, 2, 16>, AttendTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("one query to a key");
-        test<Case<float, Heads<4, 2, 16>, AttendTile<8, 64, 4, 1, 2>, 64, NORM_RMS>>("two queries to a key");
-        test<Case<float, Heads<4, 2, 16, 8>, AttendTile<8, 64, 4, 1, 2>, 64, NORM_RMS, true>>("a window, keys first");
-        test<Case<float, Heads<4, 2, 32, 40, false, 50>, AttendTile<8, 128, 4, 1, 2>, 64, NORM_NONE>>("a window and a soft cap");
-        test<Case<float, Heads<2, 2, 16, 0, true>, AttendTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("slopes");
-        test<Case<float, Heads<4, 1, 16>, AttendTile<8, 96, 4, 1, 4>, 96, NORM_LAYER>>("four queries to the key");
-        test<Case<float, Heads<3, 1, 16>, AttendTile<8, 160, 2, 1, 4>, 64, NORM_RMS>>("three queries to the key");
-        test<Case<bf16, Heads<2, 2, 64>, AttendTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>("heads of 64 in bf16");
-        test<Case<bf16, Heads<2, 2, 48>, AttendTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>("heads of 48 in bf16");
-        test<Case<float, Heads<2, 2, 16>, AttendTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>("two warps share K");
+        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("one query to a key");
+        test<Case<float, Heads<4, 2, 16>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS>>("two queries to a key");
+        test<Case<float, Heads<4, 2, 16, 8>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS, true>>("a window, keys first");
+        test<Case<float, Heads<4, 2, 32, 40, false, 50>, QkvAttentionTile<8, 128, 4, 1, 2>, 64, NORM_NONE>>("a window and a soft cap");
+        test<Case<float, Heads<2, 2, 16, 0, true>, QkvAttentionTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("slopes");
+        test<Case<float, Heads<4, 1, 16>, QkvAttentionTile<8, 96, 4, 1, 4>, 96, NORM_LAYER>>("four queries to the key");
+        test<Case<float, Heads<3, 1, 16>, QkvAttentionTile<8, 160, 2, 1, 4>, 64, NORM_RMS>>("three queries to the key");
+        test<Case<bf16, Heads<2, 2, 64>, QkvAttentionTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>("prologues of 64 in bf16");
+        test<Case<bf16, Heads<2, 2, 48>, QkvAttentionTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>("prologues of 48 in bf16");
+        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>("two warps share K");
         merges<float, Heads<4, 2, 16>, 2, 8, 8>("two rows in one cluster", 1);
         merges<float, Heads<4, 1, 32>, 4, 32, 8>("four rows in four clusters", 1);
         merges<float, Heads<3, 1, 16, 0, true>, 8, 16, 8>("three rows of two queries, slopes", 2);

@@ -38,7 +38,7 @@ struct Out {
         }
 };
 
-/* C: E, Att, OUT (the tail's MAXV), ROWS and SPLITS of decode. */
+/* C: E, Att, OUT (the epilogue's MAXV), ROWS and SPLITS of decode. */
 template <class C>
 TGC_DEV AttIn<typename C::E, typename C::Att> inputs(const Args *a)
 {

@@ -1,10 +1,10 @@
 /* boxes_test.cu: products of Hopper whose results the copy engine stores (Boxed in epilogue_pair_sm90.cuh), and what is read for them it
- * fetches (Fetched), played: every number of values that a tail stores of two sums, with and without reads, edges, several tiles a
+ * fetches (Fetched), played: every number of values that an epilogue stores of two sums, with and without reads, edges, several tiles a
  * block; the same bits as by ordinary loads and stores, and nothing written outside.  And tiles whose K pairs of blocks have in
  * parts, each of which finishes 64 or 32 of its columns. */
 #define TGC_SM90A 1
 #include "gemm_sm90.cuh"
-#include "bench/product_tails.h"
+#include "bench/product_epilogues.h"
 #include <cstdio>
 #include <cstring>
 
@@ -16,7 +16,7 @@ template <int MODE> static constexpr int stores() { return MODE == TWICE || MODE
 /* Values of two sums, in all rows of C. */
 template <int MODE> static constexpr int width(int k) { return MODE == SPREAD ? 4 : k && MODE == HALVES ? 1 : 2; }
 
-template <int MODE> static auto tail_of(bf16 *c, bf16 *d, const bf16 *r)
+template <int MODE> static auto epilogue_of(bf16 *c, bf16 *d, const bf16 *r)
 {
         if constexpr (MODE == PERSISTENT)
                 return Store<bf16, 1, 8>{ c, N };
@@ -35,15 +35,15 @@ static void kernel(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaM
                    const __grid_constant__ TmaMap map_c, const __grid_constant__ TmaMap map_d, const __grid_constant__ TmaMap map_r)
 {
         TGC_SMEM(smem);
-        const auto tail = tail_of<MODE>(c, d, r);
+        const auto epilogue = epilogue_of<MODE>(c, d, r);
         const int first = (int)blockIdx.x, step = (int)gridDim.x;
         if constexpr (HOW == FETCHES)
-                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem,
-                                                               fetched(tail, &map_r, &map_c, &map_d));
+                gemm_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem,
+                                                               fetched(epilogue, &map_r, &map_c, &map_d));
         else if constexpr (HOW == BOXES)
-                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, boxed(tail, &map_c, &map_d));
+                gemm_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, boxed(epilogue, &map_c, &map_d));
         else
-                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, tail);
+                gemm_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, K, first, step, smem, epilogue);
 }
 
 enum { TILES = (M + 255) / 256 * 2 * ((N + 127) / 128) };
@@ -55,12 +55,12 @@ template <class Tile, int MODE, int HOW>
 static void kernel_long(bf16 *c, bf16 *d, const bf16 *r, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
 {
         TGC_SMEM(smem);
-        const auto tail = tail_of<MODE>(c, d, r);
+        const auto epilogue = epilogue_of<MODE>(c, d, r);
         if constexpr (HOW == JOINT)
-                matmul_tma_joint<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, parts, joined, (int)gridDim.x, smem, tail);
+                gemm_tma_split_k<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, parts, joined, (int)gridDim.x, smem, epilogue);
         else
-                matmul_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                               tail);
+                gemm_tma_persistent<bf16, Tile, false, true>(&map_a, &map_b, M, N, LONG, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                               epilogue);
 }
 
 static TmaMap map_of(const void *p, unsigned rows, unsigned cols, unsigned ld, int box_rows, int box_bytes)
@@ -122,7 +122,7 @@ template <class Tile, int MODE> static void test(const char *tile, const char *m
         failures += !ok;
 }
 
-template <class Tile, int MODE> static void test_joint(const char *tile, const char *mode)
+template <class Tile, int MODE> static void test_split_k(const char *tile, const char *mode)
 {
         char err[600] = "";
         const bool ok = run_long<S128x128p, MODE, ORDINARY>(err, sizeof err) && run_long<Tile, MODE, JOINT>(err, sizeof err) &&
@@ -155,9 +155,9 @@ int main()
         all<S128x128p>("128x128, in pairs");
         all<S128x192p>("128x192, in pairs");
         all<S256x128>("256x128");
-        test_joint<S128x128p2, ADDED>("K in two parts", "a value that is added");
-        test_joint<S128x128p2, GELU>("K in two parts", "a bias and two results");
-        test_joint<S128x128p4, ADDED>("K in four parts", "a value that is added");
-        test_joint<S128x128p4, GELU>("K in four parts", "a bias and two results");
+        test_split_k<S128x128p2, ADDED>("K in two parts", "a value that is added");
+        test_split_k<S128x128p2, GELU>("K in two parts", "a bias and two results");
+        test_split_k<S128x128p4, ADDED>("K in four parts", "a value that is added");
+        test_split_k<S128x128p4, GELU>("K in four parts", "a bias and two results");
         return failures != 0;
 }

@@ -340,15 +340,15 @@ template <class T> struct Problem {
         unsigned tiles() const { return (M + 63) / 64 * ((N + 63) / 64); }
 };
 
-TEST(matmul_tiles)
+TEST(gemm_tiles)
 {
         Problem<bf16> p(64, 64, 128), q(77, 136, 96);
-        LAUNCH(k_matmul_bf16, p.tiles(), 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
+        LAUNCH(k_gemm_bf16, p.tiles(), 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
         check_product(p.Y, p.A, p.B, 0, p.M, p.N, p.K);
-        LAUNCH(k_matmul_bf16, q.tiles(), 256, MATMUL_SMEM, q.rt, q.Y, q.A, q.B);
+        LAUNCH(k_gemm_bf16, q.tiles(), 256, MATMUL_SMEM, q.rt, q.Y, q.A, q.B);
         check_product(q.Y, q.A, q.B, 0, q.M, q.N, q.K);
         Problem<f16> r(1, 8, 32);
-        LAUNCH(k_matmul_f16, 1, 256, MATMUL_SMEM, r.rt, r.Y, r.A, r.B);
+        LAUNCH(k_gemm_f16, 1, 256, MATMUL_SMEM, r.rt, r.Y, r.A, r.B);
         check_product(r.Y, r.A, r.B, 0, r.M, r.N, r.K);
 }
 
@@ -437,7 +437,7 @@ TEST(names_spins) { expect_failure("w_spin", "waits in a loop"); }
 TEST(stale_data_shows)
 {
         Problem<bf16> p(64, 64, 128);
-        LAUNCH(k_matmul_stale, 1, 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
+        LAUNCH(k_gemm_stale, 1, 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
         int bad = 0;
         for (int i = 0; i < p.M * p.N; i++)
                 bad += p.Y[i] != p.Y[i];

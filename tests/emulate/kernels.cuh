@@ -300,7 +300,7 @@ TGC_KERNEL(k_mma_tf32, 5)
  * two stages of cp.async; M, N need not fill the tile; K a multiple of 32, N of 8.
  * WAIT = false leaves out the wait that makes it right. */
 template <class T, bool WAIT>
-TGC_DEV void tile_matmul(float *Y, const T *A, const T *B, int M, int N, int K, int tile, char *smem)
+TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, int tile, char *smem)
 {
         enum { LA = 40, LB = 72, STAGE = 64 * LA + 32 * LB };   /* padded rows */
         int tiles_n = (N + 63) / 64, m0 = tile / tiles_n * 64, n0 = tile % tiles_n * 64;
@@ -347,28 +347,28 @@ TGC_DEV void tile_matmul(float *Y, const T *A, const T *B, int M, int N, int K, 
 
 /* rt->B, rt->T, rt->top_k: M, N, K. */
 extern "C" __global__ void __launch_bounds__(256)
-k_matmul_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
+k_gemm_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
-        tile_matmul<bf16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<bf16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
 }
-TGC_KERNEL(k_matmul_bf16, 4)
+TGC_KERNEL(k_gemm_bf16, 4)
 
 extern "C" __global__ void __launch_bounds__(256)
-k_matmul_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
+k_gemm_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
 {
         TGC_SMEM(smem);
-        tile_matmul<f16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<f16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
 }
-TGC_KERNEL(k_matmul_f16, 4)
+TGC_KERNEL(k_gemm_f16, 4)
 
 extern "C" __global__ void __launch_bounds__(256)
-k_matmul_stale(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
+k_gemm_stale(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
-        tile_matmul<bf16, false>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<bf16, false>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
 }
-TGC_KERNEL(k_matmul_stale, 4)
+TGC_KERNEL(k_gemm_stale, 4)
 
 /* cp.async of all three sizes, with zero fill. */
 extern "C" __global__ void k_cp_async(const Rt *, unsigned *y, const unsigned *x)

@@ -10,7 +10,7 @@
 #include <cstring>
 
 enum { THREADS = 160, TILE = 8192, SMEM = 2 * TILE + 16 };
-enum Mistake { NONE, NO_TILE_WAIT, NO_PRODUCT_WAIT, READS_EARLY, OVERWRITES, NO_ARRIVAL, TOO_MANY_ARRIVALS, NO_INIT };
+enum Mistake { NONE, NO_TILE_WAIT, NO_PRODUCT_WAIT, PREFETCH_READS, OVERWRITES, NO_ARRIVAL, TOO_MANY_ARRIVALS, NO_INIT };
 
 template <int MISTAKE>
 static void product(float *to, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
@@ -46,7 +46,7 @@ static void product(float *to, const __grid_constant__ TmaMap map_a, const __gri
         for (int ks = 0; ks < 4; ks++)
                 wgmma<0, 0>(d, wgmma_desc_k128(smem + ks * 32), wgmma_desc_k128(smem + TILE + ks * 32), ks > 0, bf16());
         wgmma_commit();
-        float early = MISTAKE == READS_EARLY ? d[0] + d[31] : 0.f;
+        float early = MISTAKE == PREFETCH_READS ? d[0] + d[31] : 0.f;
         bar_sync(1, THREADS);
         bar_sync(2, THREADS);
         if (MISTAKE != NO_PRODUCT_WAIT)
@@ -144,7 +144,7 @@ int main()
         float d[8] = { 0 };
         test<NONE>("a product", true, 0);
         test<NO_TILE_WAIT>("tiles not waited for are not there", false, 0);
-        test<READS_EARLY>("sums read before the wait are not there", false, 0);
+        test<PREFETCH_READS>("sums read before the wait are not there", false, 0);
         test<OVERWRITES>("a tile overwritten while it is read is lost", false, 0);
         test<NO_PRODUCT_WAIT>("a product not waited for", false, "wgmma's not waited for");
         test<NO_ARRIVAL>("a barrier at which nobody arrives", false, "nobody can go on");

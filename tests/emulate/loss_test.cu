@@ -129,7 +129,7 @@ static void loss_test(int rows, int ld)
 }
 
 template <class Ce, bool BIAS, class O>
-struct Short {
+struct SingleWave {
         const typename Ce::T *x, *w;
         long ldx, ldw;
         const float *bias;
@@ -141,7 +141,7 @@ struct Short {
         In<float, 1> dloss;
         __device__ void operator()(int tile, char *smem) const
         {
-                ce_short_task<Ce, BIAS>(x, ldx, w, ldw, BIAS ? bias : (const float *)0, targets, rows, d, loss, dx, tile, tiles, smem, dloss);
+                ce_small_vocab_task<Ce, BIAS>(x, ldx, w, ldw, BIAS ? bias : (const float *)0, targets, rows, d, loss, dx, tile, tiles, smem, dloss);
         }
 };
 
@@ -149,7 +149,7 @@ struct Short {
 template <class T, int V, int C, bool BIAS, class O>
 static void short_test(int rows, int tiles, int more)
 {
-        typedef CeShort<T, V, C> Ce;
+        typedef CeSmallVocab<T, V, C> Ce;
         const int ldx = C + more, ldw = C + 2 * more;
         const double tol = sizeof(T) == 2 ? 4e-3 : 1e-5, loss_tol = sizeof(T) == 2 ? 1e-3 : 1e-5;
         Buf<T> x((size_t)rows * ldx), w((size_t)V * ldw), d((size_t)rows * Ce::LD);
@@ -162,7 +162,7 @@ static void short_test(int rows, int tiles, int more)
         dloss.fill(3);
         for (int r = 0; r < rows; r++)
                 targets[(size_t)r] = r % 5 == 1 ? V : r % 5 == 2 ? -100 : r * 7 % V;
-        shell_run<256>(tiles, Ce::SMEM, Short<Ce, BIAS, O>{ x.p, w.p, ldx, ldw, bias.p, targets.p, rows, tiles, d.p, loss.p, dx.p,
+        shell_run<256>(tiles, Ce::SMEM, SingleWave<Ce, BIAS, O>{ x.p, w.p, ldx, ldw, bias.p, targets.p, rows, tiles, d.p, loss.p, dx.p,
                                                             { dloss.p, 1 } });
         Vec l(V), g(V);
         for (int r = 0; r < rows; r++) {
@@ -194,7 +194,7 @@ static void short_test(int rows, int tiles, int more)
         }
 }
 
-static void all_shorts()
+static void all_single_waves()
 {
         short_test<bf16, 65, 384, false, bf16>(37, 3, 0);
         short_test<bf16, 65, 48, true, float>(33, 1, 8);        /* one block goes round */
@@ -214,6 +214,6 @@ static void all_losses()
 
 int main(int argc, char **argv)
 {
-        static const NamedTest tests[] = { { "losses", all_losses }, { "short", all_shorts } };
+        static const NamedTest tests[] = { { "losses", all_losses }, { "short", all_single_waves } };
         return run_tests(tests, argc, argv);
 }

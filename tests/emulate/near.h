@@ -1,4 +1,4 @@
-/* near.h: values near what plain loops in double give, plain heads and tails, and a program's list of tests. */
+/* near.h: values near what plain loops in double give, plain prologues and epilogues, and a program's list of tests. */
 #ifndef TGC_TEST_NEAR_H
 #define TGC_TEST_NEAR_H
 
@@ -23,7 +23,7 @@ static bool near(double got, double want, double tol)
 
 static constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 
-/* ---- plain heads and tails -------------------------------------------------- */
+/* ---- plain prologues and epilogues -------------------------------------------------- */
 
 template <class T, int MV = 8>
 struct In {

@@ -1,4 +1,4 @@
-/* short_test.cu: short products of Hopper (gemm_single_wave_sm90.cuh), played: tails that read and tails that do not, K of
+/* short_test.cu: short products of Hopper (gemm_single_wave_sm90.cuh), played: epilogues that read and epilogues that do not, K of
  * few steps and of many, each operand early or not, against plain loops. */
 #define TGC_SM90A 1
 #include "gemm_single_wave_sm90.cuh"
@@ -9,8 +9,8 @@
 enum { M = 70, N = 136, MOST_K = 600, LD = 608 };
 
 /* C = 2 sum, or with R: sum + r. */
-template <bool READS> struct Tail;
-template <> struct Tail<false> {
+template <bool READS> struct Epilogue;
+template <> struct Epilogue<false> {
         static constexpr int MAXV = 8, MINV = 1;
         const bf16 *r;
         bf16 *c;
@@ -21,7 +21,7 @@ template <> struct Tail<false> {
                 store<V>(c + row * N + col, v);
         }
 };
-template <> struct Tail<true> {
+template <> struct Epilogue<true> {
         static constexpr int MAXV = 8, MINV = 1, READS = 1, ROW_READS = 1, STORES = 1, WIDTH0 = 2, WIDTH1 = 0, READ = 2;
         const bf16 *r;
         bf16 *c;
@@ -45,12 +45,12 @@ template <> struct Tail<true> {
         }
 };
 
-template <class Tile, int EARLY, bool READS>
+template <class Tile, int PREFETCH, bool READS>
 static void kernel(int *k, const bf16 *r, bf16 *c, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
 {
         TGC_SMEM(smem);
-        const Tail<READS> tail = { r, c };
-        matmul_short<bf16, Tile, false, true, EARLY>(&map_a, &map_b, M, N, *k, (int)blockIdx.x, smem, tail);
+        const Epilogue<READS> epilogue = { r, c };
+        gemm_single_wave<bf16, Tile, false, true, PREFETCH>(&map_a, &map_b, M, N, *k, (int)blockIdx.x, smem, epilogue);
 }
 
 static unsigned short at(int m, int r, int c) { return emu_to_bf16((float)((r * 37 + c * 11 + m * 5) % 17 - 8)); }
@@ -65,7 +65,7 @@ static TmaMap map_of(const unsigned short *p, unsigned rows, unsigned cols)
 
 static int failures;
 
-template <class Tile, int EARLY, bool READS> static void test(const char *name, int K)
+template <class Tile, int PREFETCH, bool READS> static void test(const char *name, int K)
 {
         static unsigned short a[M * LD], b[N * LD], r[M * N], c[M * N];
         for (int i = 0; i < N; i++)
@@ -78,7 +78,7 @@ template <class Tile, int EARLY, bool READS> static void test(const char *name, 
                 r[i] = at(2, i / N, i % N), c[i] = 0x7fff;
         TmaMap map_a = map_of(a, M, K), map_b = map_of(b, N, K);
         const unsigned grid = (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN);
-        emu::Entry<5> k("kernel", kernel<Tile, EARLY, READS>);
+        emu::Entry<5> k("kernel", kernel<Tile, PREFETCH, READS>);
         int *kp = &K;
         const bf16 *rp = (const bf16 *)r;
         bf16 *cp = (bf16 *)c;
@@ -97,20 +97,20 @@ template <class Tile, int EARLY, bool READS> static void test(const char *name, 
                 worst = e <= worst ? worst : e == e ? e : INFINITY;
         }
         const bool ok = ran && worst < 1. / 128;
-        printf("%s %s, K = %d, early %d, %s%s%s\n", ok ? "ok" : "not ok", name, K, EARLY, READS ? "reads" : "reads nothing",
+        printf("%s %s, K = %d, early %d, %s%s%s\n", ok ? "ok" : "not ok", name, K, PREFETCH, READS ? "reads" : "reads nothing",
                ok ? "" : ": ", ok ? "" : err);
         failures += !ok;
 }
 
 template <class Tile> static void all(const char *name)
 {
-        for (int K : { 40, 200, (int)MOST_K }) {             /* one step, four, ten: more than the ring has */
+        for (int K : { 40, 200, (int)MOST_K }) {             /* one step, four, ten: more than the pipeline has */
                 test<Tile, 0, true>(name, K);
-                test<Tile, EARLY_A, true>(name, K);
-                test<Tile, EARLY_B, true>(name, K);
-                test<Tile, EARLY_A | EARLY_B, true>(name, K);
+                test<Tile, PREFETCH_A, true>(name, K);
+                test<Tile, PREFETCH_B, true>(name, K);
+                test<Tile, PREFETCH_A | PREFETCH_B, true>(name, K);
                 test<Tile, 0, false>(name, K);
-                test<Tile, EARLY_B, false>(name, K);
+                test<Tile, PREFETCH_B, false>(name, K);
         }
 }
 

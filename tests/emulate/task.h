@@ -1,6 +1,6 @@
 /* task.h: operands, results and launches of tasks that multiply, in the emulator or on a GPU.
  *
- * What lies between the rows of a strided operand is NaN: an element taken from there shows.  The tails count how often
+ * What lies between the rows of a strided operand is NaN: an element taken from there shows.  The epilogues count how often
  * each place of a result is delivered, which must be once. */
 #ifndef TGC_TEST_TASK_H
 #define TGC_TEST_TASK_H
@@ -166,7 +166,7 @@ struct Keep {
         }
 };
 
-/* A head: rows of x, K wide, of which there are so many. */
+/* A prologue: rows of x, K wide, of which there are so many. */
 template <int V_>
 struct Give {
         static constexpr int MAXV = V_, MINV = 1;
@@ -183,7 +183,7 @@ template <class F>
 static bool result_is(const Result &r, const F &want, double tolerance, const char *name)
 {
         if (*r.wrong) {
-                printf("  %s: tail called outside of C, or with a wrong expert (%d)\n", name, *r.wrong);
+                printf("  %s: epilogue called outside of C, or with a wrong expert (%d)\n", name, *r.wrong);
                 return false;
         }
         for (int i = 0; i < r.M; i++)

@@ -16,19 +16,19 @@
  *
  * and a tile `AttTile<BM, BN, SUB, COLS, THREADS>` from a row of attention_tiles.def:
  *
- *   attention_task<E, Att, Tile>(in, lse, B, T, rt, tile, smem, tail)      B*H*ceil(T/BM) tiles
- *      lse (B,H,T) float, natural log, or null.  tail(row = b*T + t, col = h*D + d, v).
+ *   attention_task<E, Att, Tile>(in, lse, B, T, rt, tile, smem, epilogue)      B*H*ceil(T/BM) tiles
+ *      lse (B,H,T) float, natural log, or null.  epilogue(row = b*T + t, col = h*D + d, v).
  *   attention_backward.cuh:
  *   attention_delta_task<E, Att, THREADS>(o, so, g, sg, delta, B, T, tile)
  *                                                   ceil(B*H*T / att_delta_rows<E, Att, THREADS>()) tiles
  *      delta (B,H,T) float = sum_d o g, where g is the gradient of o; so, sg their strides.
- *   attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, tail_k, tail_v)
- *      B*K*ceil(T/BM) tiles.  tail(row = b*T + s, col = kvh*D + d, v).  CACHED must be false.
- *   attention_dq_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, tail)
- *      B*H*ceil(T/BM) tiles.  tail as forward.
+ *   attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue_k, epilogue_v)
+ *      B*K*ceil(T/BM) tiles.  epilogue(row = b*T + s, col = kvh*D + d, v).  CACHED must be false.
+ *   attention_dq_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue)
+ *      B*H*ceil(T/BM) tiles.  epilogue as forward.
  *   attention_decode.cuh: the same function for few queries and a long cache.
  *
- * Tails are called with V <= 4 and rows x cols as stated; MINV may be 1 or 2 (2
+ * Epilogues are called with V <= 4 and rows x cols as stated; MINV may be 1 or 2 (2
  * needs an even D).  Shared memory: the SMEM column of the table.
  *
  * Two implementations behind each task (AttPath).  Tensor cores take 16-bit types with VEC == 8
@@ -56,9 +56,9 @@ struct AttForwardMma {
         static constexpr int SMEM = (BM + 4 * BN) * LD * (int)sizeof(E);
         static_assert(BM % (THREADS / 32 * 16) == 0 && BN % 16 == 0, "tile of the mma path");
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse, const AttHead<E, Att> &hd,
-                                                   int b, int h, int m0, char *smem, Tail &tail)
+                                                   int b, int h, int m0, char *smem, Epilogue &epilogue)
         {
                 E *sq = (E *)smem, *skv = sq + BM * LD;
                 const int hk = h / (Att::H / Att::K);
@@ -122,7 +122,7 @@ struct AttForwardMma {
                                         lse[(long)hd.bh * hd.T + t] = s > 0.f
                                                 ? (top[m][i] * hd.BASE2 + (Path::TF32 ? log2f(s) : fast_log2(s))) * ATT_LN2 : -INFINITY;
                         }
-                att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, tail, E());
+                att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, epilogue, E());
                 __syncthreads();
         }
 
@@ -234,16 +234,16 @@ struct AttForward {
 template <class E, class Att, class Tile>
 __host__ __device__ constexpr int attention_smem() { return AttForward<E, Att, Tile>::Impl::SMEM; }
 
-template <class E, class Att, class Tile, class Tail>
+template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, const Rt *rt, int tile, char *smem,
-                            Tail tail)
+                            Epilogue epilogue)
 {
         static_assert(Att::H % Att::K == 0, "query heads are a multiple of kv heads");
         int bh, m;
         att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T, Att::CAUSAL, bh, m);
         const int b = bh / Att::H, h = bh % Att::H;
         const AttHead<E, Att> hd(in, rt, b, h, T);
-        AttForward<E, Att, Tile>::Impl::run(in, lse, hd, b, h, m * Tile::BM, smem, tail);
+        AttForward<E, Att, Tile>::Impl::run(in, lse, hd, b, h, m * Tile::BM, smem, epilogue);
 }
 
 #endif

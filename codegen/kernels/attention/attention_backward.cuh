@@ -15,7 +15,7 @@
  * rows are A operands that stay, scores become the A operand of the next product in
  * registers, and all that streams past is read as B operands.
  *
- * Signatures, strides, tiles and tails: attention.cuh.  Keys and queries are those of
+ * Signatures, strides, tiles and epilogues: attention.cuh.  Keys and queries are those of
  * one training call: CACHED is false and S = T. */
 #ifndef TGC_ATTENTION_GRAD_CUH
 #define TGC_ATTENTION_GRAD_CUH
@@ -163,10 +163,10 @@ struct AttGradMma {
                                                        col + n * 8 + (i & 1), ls[m][i >> 1], de[m][i >> 1]);
         }
 
-        template <class TailK, class TailV>
+        template <class EpilogueK, class EpilogueV>
         static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
                                                    const float *delta, int b, int hk, int n0, int T, const Rt *rt,
-                                                   char *smem, TailK &tail_k, TailV &tail_v)
+                                                   char *smem, EpilogueK &epilogue_k, EpilogueV &epilogue_v)
         {
                 constexpr int GROUP = Att::H / Att::K;
                 E *sk = (E *)smem, *sv = sk + BM * LD, *sx = sv + BM * LD;
@@ -229,16 +229,16 @@ struct AttGradMma {
                 }
                 float f[MT][2];
                 fill(f, Att::SCALE);
-                att_store<Att::D>(dk, f, key, T, b * T, c0, hk * Att::D, tail_k, E());
+                att_store<Att::D>(dk, f, key, T, b * T, c0, hk * Att::D, epilogue_k, E());
                 fill(f, 1.f);
-                att_store<Att::D>(dv, f, key, T, b * T, c0, hk * Att::D, tail_v, E());
+                att_store<Att::D>(dv, f, key, T, b * T, c0, hk * Att::D, epilogue_v, E());
                 __syncthreads();
         }
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
                                                   const float *delta, int b, int h, int m0, int T, const Rt *rt,
-                                                  char *smem, Tail &tail)
+                                                  char *smem, Epilogue &epilogue)
         {
                 E *sq = (E *)smem, *sg_ = sq + BM * LD, *sx = sg_ + BM * LD;
                 const int hk = h / (Att::H / Att::K);
@@ -302,7 +302,7 @@ struct AttGradMma {
                 }
                 float f[MT][2];
                 fill(f, Att::SCALE);
-                att_store<Att::D>(acc, f, row, T, b * T, c0, h * Att::D, tail, E());
+                att_store<Att::D>(acc, f, row, T, b * T, c0, h * Att::D, epilogue, E());
                 __syncthreads();
         }
 };
@@ -316,10 +316,10 @@ struct AttGradSimt {
         static constexpr int SMEM_DKV = (2 * (BM + BN) * G::LD + BM * G::LP + 2 * BN) * 4;
         static constexpr int SMEM_DQ = SMEM_DKV;
 
-        template <class TailK, class TailV>
+        template <class EpilogueK, class EpilogueV>
         static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
                                                    const float *delta, int b, int hk, int n0, int T, const Rt *rt,
-                                                   char *smem, TailK &tail_k, TailV &tail_v)
+                                                   char *smem, EpilogueK &epilogue_k, EpilogueV &epilogue_v)
         {
                 constexpr int GROUP = Att::H / Att::K;
                 float *sk = (float *)smem, *sv = sk + BM * G::LD, *sq = sv + BM * G::LD, *sy = sq + BN * G::LD;
@@ -362,18 +362,18 @@ struct AttGradSimt {
 #pragma unroll
                 for (int i = 0; i < RM; i++)
                         f[i] = Att::SCALE;
-                G::out(dk, f, n0, T, b * T, hk * Att::D, tail_k);
+                G::out(dk, f, n0, T, b * T, hk * Att::D, epilogue_k);
 #pragma unroll
                 for (int i = 0; i < RM; i++)
                         f[i] = 1.f;
-                G::out(dv, f, n0, T, b * T, hk * Att::D, tail_v);
+                G::out(dv, f, n0, T, b * T, hk * Att::D, epilogue_v);
                 __syncthreads();
         }
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
                                                   const float *delta, int b, int h, int m0, int T, const Rt *rt,
-                                                  char *smem, Tail &tail)
+                                                  char *smem, Epilogue &epilogue)
         {
                 const int hk = h / (Att::H / Att::K);
                 float *sq = (float *)smem, *sy = sq + BM * G::LD, *sk = sy + BM * G::LD, *sv = sk + BN * G::LD;
@@ -411,7 +411,7 @@ struct AttGradSimt {
 #pragma unroll
                 for (int i = 0; i < RM; i++)
                         f[i] = Att::SCALE;
-                G::out(acc, f, m0, T, b * T, h * Att::D, tail);
+                G::out(acc, f, m0, T, b * T, h * Att::D, epilogue);
                 __syncthreads();
         }
 };
@@ -428,26 +428,26 @@ __host__ __device__ constexpr int attention_dkv_smem() { return AttGrad<E, Att, 
 template <class E, class Att, class Tile>
 __host__ __device__ constexpr int attention_dq_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DQ; }
 
-template <class E, class Att, class Tile, class TailK, class TailV>
+template <class E, class Att, class Tile, class EpilogueK, class EpilogueV>
 TGC_DEV void attention_dkv_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse, const float *delta,
-                                int B, int T, const Rt *rt, int tile, char *smem, TailK tail_k, TailV tail_v)
+                                int B, int T, const Rt *rt, int tile, char *smem, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
         static_assert(Att::H % Att::K == 0 && !Att::CACHED, "training: keys are those of this call");
         int bh, n;
         att_order<E, Att>(tile, B * Att::K, 1, (T + Tile::BM - 1) / Tile::BM, T, false, bh, n);
         AttGrad<E, Att, Tile>::Impl::dkv(in, g, sg, lse, delta, bh / Att::K, bh % Att::K, n * Tile::BM, T, rt, smem,
-                                         tail_k, tail_v);
+                                         epilogue_k, epilogue_v);
 }
 
-template <class E, class Att, class Tile, class Tail>
+template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attention_dq_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse, const float *delta,
-                               int B, int T, const Rt *rt, int tile, char *smem, Tail tail)
+                               int B, int T, const Rt *rt, int tile, char *smem, Epilogue epilogue)
 {
         static_assert(Att::H % Att::K == 0 && !Att::CACHED, "training: keys are those of this call");
         int bh, m;
         att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T, Att::CAUSAL, bh, m);
         AttGrad<E, Att, Tile>::Impl::dq(in, g, sg, lse, delta, bh / Att::H, bh % Att::H, m * Tile::BM, T, rt, smem,
-                                        tail);
+                                        epilogue);
 }
 
 #endif

@@ -2,14 +2,14 @@
  * once: five products of every pair of blocks where attention_backward_sm90.cuh's two kernels take seven.  bf16 and f16,
  * heads of 64 with keys of their own, causal, no window.
  *
- *   attention_once_tma<E, Att, Tile>(in, out, lse, sums, turns, B, T, first, step, smem, tail, tail_k, tail_v)
+ *   attention_backward_fused_tma<E, Att, Tile>(in, out, lse, sums, turns, B, T, first, step, smem, epilogue, epilogue_k, epilogue_v)
  *      block `first` of `step`, all of which must be on the GPU at the same time.  in: AttGradMaps, out: o's map;
- *      sums: att_once90_sums floats; turns: 32 words for each block, which are zero before the first call and then
+ *      sums: att_backward_fused_sums floats; turns: 32 words for each block, which are zero before the first call and then
  *      left alone between calls with as many blocks.
  *
  * A team of blocks takes one head after the other and shares its keys: 128 of them at a time for a block, which all
  * queries that meet them stream past, 64 at a step.  Two warpgroups have 64 keys each and make dk and dv as
- * AttDkv90 does.  They leave dS, transposed, in shared memory, where a third takes it up:
+ * AttDkvSm90 does.  They leave dS, transposed, in shared memory, where a third takes it up:
  *
  *      dq part = dS k          (64 queries of 128 keys)
  *
@@ -31,7 +31,7 @@
 /* PARTS: of dS on their way.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME: registers of a thread that
  * makes dk and dv, or dq. */
 template <int D_, int STAGES_, int PARTS_, bool KEEP_K_, bool KEEP_V_, int MANY_, int SOME_, int TEAM_>
-struct AttOnceTile90 {
+struct AttBackwardFusedTile {
         static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = 2, PARTS = PARTS_, TEAM = TEAM_;
         static constexpr int THREADS = 512, MANY = MANY_, SOME = SOME_, FEW = 32;
         typedef AttPanel<BM, D> Own;
@@ -46,7 +46,7 @@ struct AttOnceTile90 {
         };
         typedef Side<KEEP_K_> K;
         typedef Side<KEEP_V_> V;
-        /* Shared memory: own rows of both kinds; dS; the ring of q, g and o and its barriers; lse and delta of each
+        /* Shared memory: own rows of both kinds; dS; the pipeline of q, g and o and its barriers; lse and delta of each
          * stage; barriers: q, g and o of a stage have landed; full and empty of the own rows; full and empty of dS, and
          * its part of dq was added. */
         static constexpr int STAGE = 3 * Step::BYTES, OWN = 2 * Own::BYTES;
@@ -68,26 +68,26 @@ struct AttOnceTile90 {
 
 /* Floats of sums for so many blocks: a head's of each team. */
 template <class Att, class Tile>
-__host__ __device__ constexpr long att_once90_sums(int T, int blocks)
+__host__ __device__ constexpr long att_backward_fused_sums(int T, int blocks)
 {
         return (long)(blocks / Tile::TEAM) * ((T + 63) / 64) * 64 * Att::D;
 }
 
 /* dS on its way from those who make it to the one who uses it. */
 template <class Tile>
-struct AttParts90 {
+struct AttPartsSm90 {
         char *smem;
         int at;
         unsigned round;
 
-        __device__ __forceinline__ AttParts90(char *smem_) : smem(smem_), at(0), round(0) {}
+        __device__ __forceinline__ AttPartsSm90(char *smem_) : smem(smem_), at(0), round(0) {}
         __device__ __forceinline__ char *part() const { return smem + Tile::PART + at * Tile::Part::BYTES; }
         __device__ __forceinline__ Mbar *full() const { return (Mbar *)(smem + Tile::PART_BAR) + at; }
         __device__ __forceinline__ Mbar *empty() const { return full() + Tile::PARTS; }
         __device__ __forceinline__ Mbar *added() const { return full() + 2 * Tile::PARTS; }
-        __device__ __forceinline__ void wait_full() const { att_wait90(full(), round); }
-        __device__ __forceinline__ void wait_empty() const { att_wait90(empty(), round ^ 1); }
-        __device__ __forceinline__ void wait_added() const { att_wait90(added(), round); }
+        __device__ __forceinline__ void wait_full() const { att_wait_sm90(full(), round); }
+        __device__ __forceinline__ void wait_empty() const { att_wait_sm90(empty(), round ^ 1); }
+        __device__ __forceinline__ void wait_added() const { att_wait_sm90(added(), round); }
         __device__ __forceinline__ void next()
         {
                 if (++at == Tile::PARTS)
@@ -97,10 +97,10 @@ struct AttParts90 {
 
 /* Round `round` of the team's nth head: key block n, keys [row, row + 128) of head h of sequence b, bh of all; steps
  * [lo, hi) of queries that meet some of them. */
-struct AttOnceJob { int nth, round, b, h, bh, n, row, lo, hi; };
+struct AttBackwardFusedJob { int nth, round, b, h, bh, n, row, lo, hi; };
 
 /* How far block after block is: counts from `base`, what all words were when the call began. */
-struct AttTurn90 {
+struct AttTurnSm90 {
         const unsigned *word;
         unsigned base, seen;
 
@@ -129,10 +129,10 @@ struct AttTurn90 {
         }
 };
 
-template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
-struct AttOnce90 {
+template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
+struct AttBackwardFused {
         static constexpr int D = Tile::D, TEAM = Tile::TEAM;
-        typedef AttDkv90<E, Att, Tile, false, TailK, TailV> Dkv;
+        typedef AttDkvSm90<E, Att, Tile, false, EpilogueK, EpilogueV> Dkv;
         static_assert(Att::CAUSAL && Att::WINDOW == 0, "every query meets all keys before it");
         static_assert(Att::H == Att::K, "a head has keys of its own");
         const AttGradMaps &in;
@@ -141,9 +141,9 @@ struct AttOnce90 {
         float4 *sums;
         unsigned *turns;
         int B, T, team, teams, member;
-        Tail &tail;
-        TailK &tail_k;
-        TailV &tail_v;
+        Epilogue &epilogue;
+        EpilogueK &epilogue_k;
+        EpilogueV &epilogue_v;
 
         __device__ __forceinline__ int steps() const { return (T + 63) / 64; }
         __device__ __forceinline__ int rounds() const { return ((T + 127) / 128 + TEAM - 1) / TEAM; }
@@ -158,7 +158,7 @@ struct AttOnce90 {
                 return n > 0 ? n : 0;
         }
         /* Job i of this block, which may have no steps. */
-        __device__ __forceinline__ bool get(int i, AttOnceJob &j) const
+        __device__ __forceinline__ bool get(int i, AttBackwardFusedJob &j) const
         {
                 j.nth = i / rounds(), j.round = i % rounds();
                 j.bh = team + j.nth * teams;
@@ -181,22 +181,22 @@ struct AttOnce90 {
 
         __device__ __forceinline__ void load(char *smem) const
         {
-                Ring<Tile> ring(smem + Tile::RING);
-                AttOnceJob j;
+                Pipeline<Tile> pipe(smem + Tile::RING);
+                AttBackwardFusedJob j;
                 for (int i = 0, o = 0; get(i, j); i++) {
                         if (j.lo >= j.hi)
                                 continue;
-                        att_load_own90<Tile>(smem, o, in.k, in.v, j, T);
+                        att_load_own_sm90<Tile>(smem, o, in.k, in.v, j, T);
                         o++;
                         for (int m = j.lo; m < j.hi; m++) {
-                                Mbar *landed = Tile::landed(smem, ring.stage);
+                                Mbar *landed = Tile::landed(smem, pipe.stage);
                                 const int row = j.b * T + m * 64;
-                                ring.wait_empty();
+                                pipe.wait_empty();
                                 mbarrier_expect_tx(landed, Tile::STAGE);
-                                Tile::Step::load(ring.a() + Tile::Step::BYTES, in.g, j.h, row, landed);
-                                Tile::Step::load(ring.a() + 2 * Tile::Step::BYTES, out, j.h, row, landed);
-                                Tile::Step::load(ring.a(), in.q, j.h, row, landed);
-                                ring.next();
+                                Tile::Step::load(pipe.a() + Tile::Step::BYTES, in.g, j.h, row, landed);
+                                Tile::Step::load(pipe.a() + 2 * Tile::Step::BYTES, out, j.h, row, landed);
+                                Tile::Step::load(pipe.a(), in.q, j.h, row, landed);
+                                pipe.next();
                         }
                 }
         }
@@ -206,19 +206,19 @@ struct AttOnce90 {
          * Queries that do not exist get lse = inf, so that P = 0. */
         __device__ __forceinline__ void load_rows(char *smem, int half) const
         {
-                Ring<Tile> ring(smem + Tile::RING);
+                Pipeline<Tile> pipe(smem + Tile::RING);
                 const int r = half * 32 + (threadIdx.x & 31);
-                AttOnceJob j;
+                AttBackwardFusedJob j;
                 for (int i = 0; get(i, j); i++)
                         for (int m = j.lo; m < j.hi; m++) {
                                 const bool ok = m * 64 + r < T;
                                 const float l = ok ? lse[(long)j.bh * T + m * 64 + r] : INFINITY;
                                 /* of a swizzled panel, the first 16 bytes of row r */
-                                const int at = Tile::RING + ring.stage * Tile::STAGE + Tile::Step::BYTES + r * 128
+                                const int at = Tile::RING + pipe.stage * Tile::STAGE + Tile::Step::BYTES + r * 128
                                              + (r & 7) * 16;
                                 float d = 0.f, d2 = 0.f;
                                 Raw<8, E> o, g;
-                                ring_wait(Tile::landed(smem, ring.stage), ring.round);
+                                pipeline_wait(Tile::landed(smem, pipe.stage), pipe.round);
                                 o.get((const E *)(smem + at + Tile::Step::BYTES));
                                 g.get((const E *)(smem + at));
 #pragma unroll
@@ -234,12 +234,12 @@ struct AttOnce90 {
                                         for (int x = 0; x < 8; x += 2)
                                                 d = fmaf(u[x], w[x], d), d2 = fmaf(u[x + 1], w[x + 1], d2);
                                 }
-                                float *to = (float *)(smem + Tile::ROWS) + ring.stage * 128 + att_column90(r);
+                                float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128 + att_column_sm90(r);
                                 to[0] = l * ATT_LOG2E;
                                 to[64] = ok ? d + d2 : 0.f;
                                 __syncwarp();
-                                AttPlace90<Tile>::arrive(ring.full(ring.stage));
-                                ring.next();
+                                AttPlaceSm90<Tile>::arrive(pipe.full(pipe.stage));
+                                pipe.next();
                         }
         }
 
@@ -258,8 +258,8 @@ struct AttOnce90 {
         /* One thread. */
         __device__ __forceinline__ void tell(char *smem) const
         {
-                AttParts90<Tile> parts(smem);
-                AttOnceJob j;
+                AttPartsSm90<Tile> parts(smem);
+                AttBackwardFusedJob j;
                 unsigned *const to = word(member);
                 unsigned n = *(volatile unsigned *)to;
                 const unsigned end = n + all();
@@ -275,8 +275,8 @@ struct AttOnce90 {
 
         /* ---- dk, dv ---- */
 
-        struct State : AttPlace90<Tile> {
-                AttParts90<Tile> parts;
+        struct State : AttPlaceSm90<Tile> {
+                AttPartsSm90<Tile> parts;
                 int m, w0;                              /* step; first own row */
                 int place;                              /* where a lane's dS goes */
                 unsigned k, v;                          /* descriptors of own rows */
@@ -285,7 +285,7 @@ struct AttOnce90 {
                 AttOwn<typename Tile::V> own_v;
 
                 __device__ __forceinline__ State(char *smem)
-                        : AttPlace90<Tile>(smem), parts(smem), rows((const float *)(smem + Tile::ROWS))
+                        : AttPlaceSm90<Tile>(smem), parts(smem), rows((const float *)(smem + Tile::ROWS))
                 {
                         const int lane = threadIdx.x & 31;
                         place = ((int)threadIdx.x / 32 % 8 * 16 + (lane & 15)) * 128 + ((lane >> 4) ^ (lane & 7)) * 16;
@@ -295,7 +295,7 @@ struct AttOnce90 {
                         m++;
                         this->enter();
                 }
-                /* dS (16 keys of each warp, 64 queries), as att_pack90 has it.  The fence between these stores and the
+                /* dS (16 keys of each warp, 64 queries), as att_pack_sm90 has it.  The fence between these stores and the
                  * products that read them is the reader's, who has more time. */
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
@@ -322,7 +322,7 @@ struct AttOnce90 {
         {
                 const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 & 1, 0), warp = threadIdx.x / 32 % 4;
                 State s(smem);
-                AttOnceJob j;
+                AttBackwardFusedJob j;
                 for (int i = 0, o = 0; get(i, j); i++) {
                         if (j.lo >= j.hi)
                                 continue;
@@ -333,7 +333,7 @@ struct AttOnce90 {
                         s.before = -1;
                         s.k = (unsigned)Tile::Own::wide(Tile::own(smem, own)) + group * Tile::Own::WIDE_64;
                         s.v = s.k + Tile::Own::BYTES / 16;
-                        ring_wait(Tile::full(smem, own), Tile::round(own));
+                        pipeline_wait(Tile::full(smem, own), Tile::round(own));
                         if (s.m >= j.hi) {              /* none of the rows exists */
                                 s.arrive(Tile::empty(smem, own));
                                 s.skip(j.hi - j.lo);
@@ -362,10 +362,10 @@ struct AttOnce90 {
                         wgmma_wait<0>();
                         wgmma_hold(dk);
                         wgmma_hold(dv);
-                        s.arrive(s.ring.empty(s.here));
+                        s.arrive(s.pipe.empty(s.here));
                         const int row = j.b * T + s.w0 + warp * 16, stop = j.b * T + T;
-                        att_put90<D>(dk, Att::SCALE, row, stop, j.h, tail_k);
-                        att_put90<D>(dv, 1.f, row, stop, j.h, tail_v);
+                        att_put_sm90<D>(dk, Att::SCALE, row, stop, j.h, epilogue_k);
+                        att_put_sm90<D>(dv, 1.f, row, stop, j.h, epilogue_v);
                 }
         }
 
@@ -373,7 +373,7 @@ struct AttOnce90 {
 
         /* acc (64 queries of a step, D) += or = dS times the keys: of both warpgroups, or of the first. */
         template <bool BOTH>
-        static __device__ __forceinline__ void part(float (&acc)[D / 2], const AttParts90<Tile> &parts,
+        static __device__ __forceinline__ void part(float (&acc)[D / 2], const AttPartsSm90<Tile> &parts,
                                                     unsigned long long k, int add)
         {
                 parts.wait_full();
@@ -388,8 +388,8 @@ struct AttOnce90 {
 
         /* who, count: what must have been added before; fresh: nothing, the sums begin here. */
         template <bool BOTH>
-        __device__ __forceinline__ void add_step(const AttOnceJob &j, int m, AttParts90<Tile> &parts,
-                                                 unsigned long long k, AttTurn90 &turn, const unsigned *who, int count,
+        __device__ __forceinline__ void add_step(const AttBackwardFusedJob &j, int m, AttPartsSm90<Tile> &parts,
+                                                 unsigned long long k, AttTurnSm90 &turn, const unsigned *who, int count,
                                                  bool fresh) const
         {
                 /* their last round, and all other members had their turn */
@@ -406,9 +406,9 @@ struct AttOnce90 {
                         part<BOTH>(acc, parts, k, 1);
                         wgmma_wait<0>();
                         wgmma_hold(acc);
-                        AttPlace90<Tile>::arrive(parts.empty());
+                        AttPlaceSm90<Tile>::arrive(parts.empty());
                         const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32 % 4, 0);
-                        att_put90<D>(acc, Att::SCALE, j.b * T + m * 64 + warp * 16, j.b * T + T, j.h, tail);
+                        att_put_sm90<D>(acc, Att::SCALE, j.b * T + m * 64 + warp * 16, j.b * T + T, j.h, epilogue);
                 } else {
                         if (!turn.has(who, count))
                                 turn.look();            /* while dS is on its way */
@@ -416,7 +416,7 @@ struct AttOnce90 {
                         turn.wait(who, count);
                         wgmma_wait<0>();
                         wgmma_hold(acc);
-                        AttPlace90<Tile>::arrive(parts.empty());
+                        AttPlaceSm90<Tile>::arrive(parts.empty());
 #pragma unroll
                         for (int c = 0; c < 8; c++)
                                 if (fresh)
@@ -427,16 +427,16 @@ struct AttOnce90 {
                                                   acc[4 * c + 3]);
                 }
                 __syncwarp();
-                AttPlace90<Tile>::arrive(parts.added());
+                AttPlaceSm90<Tile>::arrive(parts.added());
                 parts.next();
         }
 
         __device__ __forceinline__ void add_up(char *smem) const
         {
-                AttParts90<Tile> parts(smem);
-                AttOnceJob j;
+                AttPartsSm90<Tile> parts(smem);
+                AttBackwardFusedJob j;
                 const unsigned base = *(volatile unsigned *)word(member);
-                AttTurn90 turn = { 0, base, base };
+                AttTurnSm90 turn = { 0, base, base };
                 for (int i = 0, o = 0; get(i, j); i++) {
                         if (j.lo >= j.hi)
                                 continue;
@@ -448,7 +448,7 @@ struct AttOnce90 {
                         const int next = member + 1 < TEAM ? 2 * keys(j.round, member + 1) : 1 << 30;
                         const int by_next = before(member + 1, j.nth, j.round) - next + 1;
                         const int by_last = before(0, j.nth, j.round - 1) - 2 * keys(j.round - 1, 0) + 1;
-                        ring_wait(Tile::full(smem, own), Tile::round(own));
+                        pipeline_wait(Tile::full(smem, own), Tile::round(own));
 #pragma unroll 1
                         for (int m = j.lo; m < j.hi; m++) {
                                 const unsigned *who = word(member);
@@ -472,26 +472,26 @@ struct AttOnce90 {
                                 else
                                         add_step<false>(j, m, parts, k, turn, who, count, fresh);
                         }
-                        AttPlace90<Tile>::arrive(Tile::empty(smem, own));
+                        AttPlaceSm90<Tile>::arrive(Tile::empty(smem, own));
                 }
         }
 };
 
-template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
-TGC_DEV void attention_once_tma(const AttGradMaps &in, const AttMap &out, const float *lse, float *sums,
-                                unsigned *turns, int B, int T, int first, int step, char *smem, Tail tail, TailK tail_k, TailV tail_v)
+template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
+TGC_DEV void attention_backward_fused_tma(const AttGradMaps &in, const AttMap &out, const float *lse, float *sums,
+                                unsigned *turns, int B, int T, int first, int step, char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
         constexpr int TEAM = Tile::TEAM;
-        const AttOnce90<E, Att, Tile, Tail, TailK, TailV> work = {
-                in, out, lse, (float4 *)sums, turns, B, T, first / TEAM, step / TEAM, first % TEAM, tail, tail_k, tail_v
+        const AttBackwardFused<E, Att, Tile, Epilogue, EpilogueK, EpilogueV> work = {
+                in, out, lse, (float4 *)sums, turns, B, T, first / TEAM, step / TEAM, first % TEAM, epilogue, epilogue_k, epilogue_v
         };
-        Ring<Tile> ring(smem + Tile::RING);
+        Pipeline<Tile> pipe(smem + Tile::RING);
         Mbar *parts = (Mbar *)(smem + Tile::PART_BAR);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), 2);
-                        mbarrier_init(ring.empty(s), 8);
+                        mbarrier_init(pipe.full(s), 2);
+                        mbarrier_init(pipe.empty(s), 8);
                         mbarrier_init(Tile::landed(smem, s), 1);
                 }
                 for (int i = 0; i < Tile::OWNS; i++) {
@@ -527,7 +527,7 @@ TGC_DEV void attention_once_tma(const AttGradMaps &in, const AttMap &out, const 
         __syncthreads();
         if (threadIdx.x == 0) {
                 for (int s = 0; s < 2 * Tile::STAGES; s++)
-                        mbarrier_inval(ring.full(s));
+                        mbarrier_inval(pipe.full(s));
                 for (int s = 0; s < Tile::STAGES + 2 * Tile::OWNS + 3 * Tile::PARTS; s++)
                         mbarrier_inval(Tile::landed(smem, s));
         }

@@ -3,9 +3,9 @@
  *
  *   attention_dq_tma         attention_dq_sm90.cuh
  *   attention_dkv_tma        attention_dkv_sm90.cuh
- *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, tail, tail_k, tail_v)
+ *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, epilogue, epilogue_k, epilogue_v)
  *      the two side by side, where neither fills the GPU: a block for each job; those of keys make the deltas that they
- *      need for themselves.  rows: o and its gradient.  H = K; shared memory: att_both90_smem.  (Of both kinds in one
+ *      need for themselves.  rows: o and its gradient.  H = K; shared memory: att_both_sm90_smem.  (Of both kinds in one
  *      kernel ptxas waits for each product, C7515, which costs short jobs less than a launch.)
  *
  * All sums are one thread's own, in order of the rows. */
@@ -17,11 +17,11 @@
 #ifdef TGC_SM90A
 
 template <class Tile>
-__host__ __device__ constexpr int att_both90_smem(int T) { return Tile::SMEM + (T + 63) / 64 * 256; }
+__host__ __device__ constexpr int att_both_sm90_smem(int T) { return Tile::SMEM + (T + 63) / 64 * 256; }
 
 /* One of two kinds of job. */
 template <class Keys, class Queries>
-struct AttEither90 {
+struct AttEitherSm90 {
         const bool is_keys;
         const AttGradMaps &in;
         const Keys &keys;
@@ -41,20 +41,20 @@ struct AttEither90 {
 
 /* Blocks go by the length of their jobs, longest first: causal keys' row block r takes as long as queries' r-th from
  * the last.  Of queries and keys the former begin in every second pair, as the last row block may be a short one. */
-template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
+template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
 TGC_DEV void attention_both_tma(const AttGradMaps &in, const AttGradRows<E> &rows, const float *lse, float *delta,
-                                int B, int T, int tile, char *smem, Tail tail, TailK tail_k, TailV tail_v)
+                                int B, int T, int tile, char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
         static_assert(Att::H == Att::K, "as many jobs of either kind");
-        typedef AttDkv90<E, Att, Tile, true, TailK, TailV> Keys;
-        typedef AttDq90<E, Att, Tile, Tail> Queries;
+        typedef AttDkvSm90<E, Att, Tile, true, EpilogueK, EpilogueV> Keys;
+        typedef AttDqSm90<E, Att, Tile, Epilogue> Queries;
         const int heads = B * Att::H, jobs = heads * ((T + Tile::BM - 1) / Tile::BM);
         const int row = tile / heads, pair = row / 2, first = pair * heads + tile % heads;
-        const Keys keys = { in, rows, lse, delta, B, T, first, jobs, tail_k, tail_v };
-        const Queries queries = { in, rows.o, rows.so, lse, delta, B, T, first, jobs, tail };
-        const AttEither90<Keys, Queries> work = { row % 2 == pair % 2, in, keys, queries };
-        att_grad90_run<Tile>(work, smem);
+        const Keys keys = { in, rows, lse, delta, B, T, first, jobs, epilogue_k, epilogue_v };
+        const Queries queries = { in, rows.o, rows.so, lse, delta, B, T, first, jobs, epilogue };
+        const AttEitherSm90<Keys, Queries> work = { row % 2 == pair % 2, in, keys, queries };
+        att_grad_sm90_run<Tile>(work, smem);
 }
 
 #endif

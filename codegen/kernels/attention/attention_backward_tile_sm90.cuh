@@ -1,8 +1,8 @@
 /* attention_backward_tile_sm90.cuh: what attention's kernels of gradients on Hopper share (attention_dq_sm90.cuh,
- * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a warpgroup's way along the ring.
+ * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a warpgroup's way along the pipeline.
  *
  * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the output),
- * which stay, and all rows that they meet, 64 at a step, which stream through a ring.  Warpgroup 0 loads; 1 and 2
+ * which stay, and all rows that they meet, 64 at a step, which stream through a pipeline.  Warpgroup 0 loads; 1 and 2
  * have 64 own rows each, and nothing to tell each other. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
@@ -11,12 +11,12 @@
 #include "attention_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* ring_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
+/* pipeline_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
  * once ("wgmma.mma_async instructions are serialized", C7514). */
-TGC_DEV void att_wait90(Mbar *bar, unsigned parity)
+TGC_DEV void att_wait_sm90(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
-        ring_wait(bar, parity);
+        pipeline_wait(bar, parity);
 #else
         for (int tries = 0; !mbarrier_try_wait(bar, parity); tries++)
                 if (tries == 1 << 30)
@@ -38,7 +38,7 @@ struct AttGradRows {
 };
 
 template <class E, class Att>
-__host__ __device__ constexpr bool att_grad90_serves()
+__host__ __device__ constexpr bool att_grad_sm90_serves()
 {
         return sizeof(E) == 2 && (Att::D == 64 || Att::D == 128) && !AttHead<E, Att>::SHAPED && !Att::MASK
             && !Att::CACHED && Att::DROPOUT == 0.f && (!Att::DOCUMENTS || Att::CAUSAL);
@@ -47,12 +47,12 @@ __host__ __device__ constexpr bool att_grad90_serves()
 /* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.  KEEP: both own
  * operands are held in registers, so that products read only the step from shared memory. */
 template <int D_, int STAGES_, int OWNS_, bool KEEP_>
-struct AttGradTile90 {
+struct AttBackwardTileSm90 {
         static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = OWNS_, THREADS = 384;
         static constexpr bool KEEP = KEEP_;
         typedef AttPanel<BM, D> Own;
         typedef AttPanel<BN, D> Step;
-        /* Shared memory: own rows of both kinds; the ring and its barriers; barriers full and empty of the own
+        /* Shared memory: own rows of both kinds; the pipeline and its barriers; barriers full and empty of the own
          * rows; lse and delta of each stage. */
         static constexpr int STAGE = 2 * Step::BYTES, OWN = 2 * Own::BYTES, RING = OWNS * OWN;
         static constexpr int OWN_BAR = RING + STAGES * (STAGE + 16), ROWS = OWN_BAR + OWNS * 16;
@@ -92,10 +92,10 @@ struct AttJob { int b, h, row, lo, hi; };
 
 /* One thread: a block's job i's own rows, of two operands. */
 template <class Tile, class Job>
-TGC_DEV void att_load_own90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j, int T)
+TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j, int T)
 {
         Mbar *full = Tile::full(smem, i);
-        ring_wait(Tile::empty(smem, i), Tile::round(i) ^ 1);
+        pipeline_wait(Tile::empty(smem, i), Tile::round(i) ^ 1);
         mbarrier_expect_tx(full, Tile::OWN);
         Tile::Own::load(Tile::own(smem, i), a, j.h, j.b * T + j.row, full);
         Tile::Own::load(Tile::own(smem, i) + Tile::Own::BYTES, b, j.h, j.b * T + j.row, full);
@@ -103,21 +103,21 @@ TGC_DEV void att_load_own90(char *smem, int i, const AttMap &a, const AttMap &b,
 
 /* Step m of a sequence, whose rows begin at `from`. */
 template <class Tile>
-TGC_DEV void att_load_step90(Ring<Tile> &ring, const AttMap &a, const AttMap &b, int h, int from, int m)
+TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const AttMap &b, int h, int from, int m)
 {
-        Mbar *full = ring.full(ring.stage);
-        ring.wait_empty();
+        Mbar *full = pipe.full(pipe.stage);
+        pipe.wait_empty();
         mbarrier_expect_tx(full, Tile::STAGE);
-        Tile::Step::load(ring.a(), a, h, from + m * 64, full);
-        Tile::Step::load(ring.a() + Tile::Step::BYTES, b, h, from + m * 64, full);
-        ring.next();
+        Tile::Step::load(pipe.a(), a, h, from + m * 64, full);
+        Tile::Step::load(pipe.a() + Tile::Step::BYTES, b, h, from + m * 64, full);
+        pipe.next();
 }
 
 /* ---- registers ----------------------------------------------------------------- */
 
 /* x (64,64) as A operand. */
 template <class E>
-TGC_DEV void att_pack90(unsigned (&p)[4][4], const float (&x)[32])
+TGC_DEV void att_pack_sm90(unsigned (&p)[4][4], const float (&x)[32])
 {
 #pragma unroll
         for (int i = 0; i < 16; i++)
@@ -125,7 +125,7 @@ TGC_DEV void att_pack90(unsigned (&p)[4][4], const float (&x)[32])
 }
 
 /* Descriptors differ in their lower words: all panels are swizzled alike, 8 rows are 1024 bytes. */
-TGC_DEV unsigned long long att_desc90(unsigned low)
+TGC_DEV unsigned long long att_desc_sm90(unsigned low)
 {
         return low | (unsigned long long)(1024 >> 4) << 32 | (unsigned long long)SWIZZLE_128 << 62;
 }
@@ -149,7 +149,7 @@ struct AttOwn {
         template <class E>
         __device__ __forceinline__ void product(float (&x)[32], unsigned own_, unsigned step_, E tag) const
         {
-                const unsigned long long own = att_desc90(own_), step = att_desc90(step_);
+                const unsigned long long own = att_desc_sm90(own_), step = att_desc_sm90(step_);
 #pragma unroll
                 for (int ks = 0; ks < Tile::D / 16; ks++)
                         if constexpr (Tile::KEEP)
@@ -161,9 +161,9 @@ struct AttOwn {
 
 /* acc (64,D) += p (64,64) times rows of the step. */
 template <class Tile, class E>
-TGC_DEV void att_add90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_, E tag)
+TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_, E tag)
 {
-        const unsigned long long step = att_desc90(step_ + Tile::TALL);
+        const unsigned long long step = att_desc_sm90(step_ + Tile::TALL);
 #pragma unroll
         for (int ks = 0; ks < 4; ks++)
                 wgmma<1>(acc, p[ks], step + Tile::Step::tall_k(ks), 1, tag);
@@ -173,7 +173,7 @@ TGC_DEV void att_add90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], uns
  * key grows; of the latter those from `end` on, counted from x[0]'s, do not exist.  reach: of documents, how far query
  * and key may be apart, + 1, in either row. */
 template <class Att, bool ROW_QUERY>
-TGC_DEV bool att_attends90(int j, int gap, int end, const int (&reach)[2])
+TGC_DEV bool att_attends_sm90(int j, int gap, int end, const int (&reach)[2])
 {
         const int along = j / 4 * 8 + (j & 1), down = (j >> 1 & 1) * 8;
         const int d = gap + (ROW_QUERY ? along - down : down - along);
@@ -183,21 +183,21 @@ TGC_DEV bool att_attends90(int j, int gap, int end, const int (&reach)[2])
 }
 
 /* Row of a step's column c of 64 in shared memory: what one lane reads lies together. */
-TGC_DEV int att_column90(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
+TGC_DEV int att_column_sm90(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
 
-/* ---- a warpgroup's place in the ring --------------------------------------------- */
+/* ---- a warpgroup's place in the pipeline --------------------------------------------- */
 
 /* Here: the stage of this step; before: that of the one before it, not yet given back, or -1. */
 template <class Tile>
-struct AttPlace90 {
-        Ring<Tile> ring;
+struct AttPlaceSm90 {
+        Pipeline<Tile> pipe;
         int here, before;
-        unsigned step;                          /* descriptor of the ring's first panel */
+        unsigned step;                          /* descriptor of the pipeline's first panel */
         int reach[2], edge;                     /* documents: of this lane's own rows; up to where all of the warp's meet
                                                    all (keys: its first one's end, queries: its last one's begin) */
 
-        __device__ __forceinline__ AttPlace90(char *smem)
-                : ring(smem + Tile::RING), here(0), before(-1), step((unsigned)Tile::Step::wide(smem + Tile::RING)) {}
+        __device__ __forceinline__ AttPlaceSm90(char *smem)
+                : pipe(smem + Tile::RING), here(0), before(-1), step((unsigned)Tile::Step::wide(smem + Tile::RING)) {}
 
         __device__ __forceinline__ unsigned at(int stage, int panel) const
         {
@@ -205,9 +205,9 @@ struct AttPlace90 {
         }
         __device__ __forceinline__ void enter()
         {
-                att_wait90(ring.full(ring.stage), ring.round);
-                here = ring.stage;
-                ring.next();
+                att_wait_sm90(pipe.full(pipe.stage), pipe.round);
+                here = pipe.stage;
+                pipe.next();
         }
         static __device__ __forceinline__ void arrive(Mbar *bar)
         {
@@ -218,7 +218,7 @@ struct AttPlace90 {
         __device__ __forceinline__ void give_back(int now)
         {
                 if (before >= 0)
-                        arrive(ring.empty(before));
+                        arrive(pipe.empty(before));
                 before = now;
         }
         /* The same of this step, once they are done: before a wait for steps that may need its place. */
@@ -231,37 +231,37 @@ struct AttPlace90 {
         __device__ __forceinline__ void skip(int n)
         {
                 for (; n > 0; n--) {
-                        att_wait90(ring.full(ring.stage), ring.round);
-                        arrive(ring.empty(ring.stage));
-                        ring.next();
+                        att_wait_sm90(pipe.full(pipe.stage), pipe.round);
+                        arrive(pipe.empty(pipe.stage));
+                        pipe.next();
                 }
         }
 };
 
-/* A warp's 16 rows of acc, scaled, to the tail: row0 + .. of the tokens, those below `end`; head h. */
+/* A warp's 16 rows of acc, scaled, to the epilogue: row0 + .. of the tokens, those below `end`; head h. */
 template <int D>
-struct AttShare90 { static constexpr int WM = 16, WN = D; };
+struct AttShareSm90 { static constexpr int WM = 16, WN = D; };
 
-template <int D, class Tail>
-TGC_DEV void att_put90(float (&acc)[D / 2], float scale, int row0, int end, int h, const Tail &tail)
+template <int D, class Epilogue>
+TGC_DEV void att_put_sm90(float (&acc)[D / 2], float scale, int row0, int end, int h, const Epilogue &epilogue)
 {
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
                 acc[i] *= scale;
-        mma_tail<AttShare90<D>, 2>(reinterpret_cast<const float (&)[1][D / 8][4]>(acc), row0, h * D, end, h * D + D,
-                                   tail);
+        mma_epilogue<AttShareSm90<D>, 2>(reinterpret_cast<const float (&)[1][D / 8][4]>(acc), row0, h * D, end, h * D + D,
+                                   epilogue);
 }
 
 /* ---- a block ------------------------------------------------------------------------- */
 
 template <class Tile, class Work>
-TGC_DEV void att_grad90_run(const Work &work, char *smem)
+TGC_DEV void att_grad_sm90_run(const Work &work, char *smem)
 {
-        Ring<Tile> ring(smem + Tile::RING);
+        Pipeline<Tile> pipe(smem + Tile::RING);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), work.loaders());
-                        mbarrier_init(ring.empty(s), 8);
+                        mbarrier_init(pipe.full(s), work.loaders());
+                        mbarrier_init(pipe.empty(s), 8);
                 }
                 for (int i = 0; i < Tile::OWNS; i++) {
                         mbarrier_init(Tile::full(smem, i), 1);
@@ -285,7 +285,7 @@ TGC_DEV void att_grad90_run(const Work &work, char *smem)
         __syncthreads();
         if (threadIdx.x == 0) {
                 for (int s = 0; s < 2 * Tile::STAGES; s++)
-                        mbarrier_inval(ring.full(s));
+                        mbarrier_inval(pipe.full(s));
                 for (int i = 0; i < 2 * Tile::OWNS; i++)
                         mbarrier_inval(Tile::full(smem, 0) + i);
         }

@@ -181,38 +181,38 @@ TGC_DEV void att_order(int tile, int heads, int per_kv, int blocks, int T, bool 
         m = last_first ? blocks - 1 - i / n : i / n;
 }
 
-/* V <= 4 neighbours to a tail that takes fewer. */
-template <class Tail>
-TGC_DEV void att_put4(Tail &tail, int row, int col, float a, float b, float c, float d)
+/* V <= 4 neighbours to an epilogue that takes fewer. */
+template <class Epilogue>
+TGC_DEV void att_put4(Epilogue &epilogue, int row, int col, float a, float b, float c, float d)
 {
-        if constexpr (Tail::MAXV >= 4) {
+        if constexpr (Epilogue::MAXV >= 4) {
                 float v[4] = { a, b, c, d };
-                tail(row, col, v);
-        } else if constexpr (Tail::MAXV == 2) {
+                epilogue(row, col, v);
+        } else if constexpr (Epilogue::MAXV == 2) {
                 float v[2] = { a, b }, w[2] = { c, d };
-                tail(row, col, v);
-                tail(row, col + 2, w);
+                epilogue(row, col, v);
+                epilogue(row, col + 2, w);
         } else {
                 float v[1] = { a }, w[1] = { b }, x[1] = { c }, y[1] = { d };
-                tail(row, col, v);
-                tail(row, col + 1, w);
-                tail(row, col + 2, x);
-                tail(row, col + 3, y);
+                epilogue(row, col, v);
+                epilogue(row, col + 1, w);
+                epilogue(row, col + 2, x);
+                epilogue(row, col + 3, y);
         }
 }
 
 /* Columns d and, where it exists, d + 1 (d even). */
-template <int D, class Tail>
-TGC_DEV void att_put2(Tail &tail, int row, int col_base, int d, const float (&o)[2])
+template <int D, class Epilogue>
+TGC_DEV void att_put2(Epilogue &epilogue, int row, int col_base, int d, const float (&o)[2])
 {
-        if constexpr (Tail::MAXV >= 2 && D % 2 == 0) {
+        if constexpr (Epilogue::MAXV >= 2 && D % 2 == 0) {
                 float v[2] = { o[0], o[1] };
-                tail(row, col_base + d, v);
+                epilogue(row, col_base + d, v);
         } else {
                 float v[1] = { o[0] }, w[1] = { o[1] };
-                tail(row, col_base + d, v);
+                epilogue(row, col_base + d, v);
                 if (d + 1 < D)
-                        tail(row, col_base + d + 1, w);
+                        epilogue(row, col_base + d + 1, w);
         }
 }
 

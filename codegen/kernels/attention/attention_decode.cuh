@@ -4,9 +4,9 @@
  * (ROWS query rows: T x H/K, in groups of ROWS where there are more), and the
  * cache is split over SPLITS blocks:
  *
- *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile, smem, tail)
+ *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile, smem, epilogue)
  *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory;
- *      tail as in attention_task.  SPLITS > 1: partial results go to work, floats
+ *      epilogue as in attention_task.  SPLITS > 1: partial results go to work, floats
  *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows and have keys
  *      merges them, in order of the splits whichever it is.  done, an int for each SPLITS tiles, counts
  *      them: 0 before and after.  SPLITS == 1: both are null.
@@ -70,8 +70,8 @@ TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, l
 }
 
 /* A warp merges the first n parts of one row of (B*T, H); lane i holds the weight of split i. */
-template <class Att, int SPLITS, class Tail>
-TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
+template <class Att, int SPLITS, class Epilogue>
+TGC_DEV void att_combine(const float *work, int n, long row, Epilogue epilogue)
 {
         constexpr int RECORD = att_record<Att>();
         const int lane = threadIdx.x & 31;
@@ -96,7 +96,7 @@ TGC_DEV void att_combine(const float *work, int n, long row, Tail tail)
                         o[1] = fmaf(w, a[1], o[1]);
                 }
                 if (d < Att::D)
-                        att_put2<Att::D>(tail, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
+                        att_put2<Att::D>(epilogue, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
         }
 }
 
@@ -196,9 +196,9 @@ TGC_DEV bool att_is_last(int *count, int n, int *last)
         return *last;
 }
 
-template <class E, class Att, class Tile, class Tail>
+template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
-                                   int tile, char *smem, Tail tail)
+                                   int tile, char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
@@ -229,14 +229,14 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                         const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
                         o[0] *= inv;
                         o[1] *= inv;
-                        att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
+                        att_put2<Att::D>(epilogue, b * T + t, h * Att::D, d, o);
                 }
         }
         if (SPLITS > 1 && parts > 1) {
                 if (att_is_last(done + tile / SPLITS, parts, (int *)smem))
                         for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
                                 att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP
-                                                                  + r % GROUP, tail);
+                                                                  + r % GROUP, epilogue);
         }
         __syncthreads();
 }

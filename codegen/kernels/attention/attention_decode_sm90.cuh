@@ -1,6 +1,6 @@
 /* attention_decode_sm90.cuh: attention_decode.cuh's splits of the cache, merged in clusters.
  *
- *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B, T, rt, tile, smem, tail)
+ *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B, T, rt, tile, smem, epilogue)
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
@@ -42,9 +42,9 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
         }
 }
 
-template <class E, class Att, class Tile, int CLUSTER, class Tail>
+template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
 TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt, int tile,
-                                      char *smem, Tail tail)
+                                      char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef AttClusterSmem<E, Att, Tile, CLUSTER> S;
@@ -97,7 +97,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                         const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
                         o[0] *= inv;
                         o[1] *= inv;
-                        att_put2<Att::D>(tail, b * T + t, h * Att::D, d, o);
+                        att_put2<Att::D>(epilogue, b * T + t, h * Att::D, d, o);
                 }
         }
         if (SPLITS > CLUSTER && parts > CLUSTER) {
@@ -105,7 +105,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                 if (att_is_last(done + tile / SPLITS, clusters, (int *)smem))
                         for (int r = r0 + warp; r < r0 + n_rows; r += Sh::WARPS)
                                 att_combine<Att, SPLITS>(work, clusters, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
-                                                         tail);
+                                                         epilogue);
         }
 }
 #endif

@@ -1,7 +1,7 @@
 /* attention_dkv_sm90.cuh: the gradients of attention's keys and values on Hopper, jobs of keys as
  * attention_backward_tile_sm90.cuh has them.
  *
- *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, tail_k, tail_v)
+ *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k, epilogue_v)
  *      block `first` of `step`, which takes job after job.  in: AttGradMaps; delta: as dq's kernel left it.
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
@@ -20,8 +20,8 @@
 #ifdef TGC_SM90A
 
 /* OWN: the block has one job, and makes its queries' deltas in the shared memory behind the tile's. */
-template <class E, class Att, class Tile, bool OWN, class TailK, class TailV>
-struct AttDkv90 {
+template <class E, class Att, class Tile, bool OWN, class EpilogueK, class EpilogueV>
+struct AttDkvSm90 {
         static constexpr int D = Tile::D, GROUP = Att::H / Att::K;
         static constexpr float BASE2 = Att::SCALE * ATT_LOG2E;
         static_assert(!OWN || GROUP == 1, "one head's queries");
@@ -29,8 +29,8 @@ struct AttDkv90 {
         const AttGradRows<E> &rows;
         const float *lse, *delta;
         int B, T, first, step;
-        TailK &tail_k;
-        TailV &tail_v;
+        EpilogueK &epilogue_k;
+        EpilogueV &epilogue_v;
 
         /* Queries that meet keys [s, s + n) of sequence b, in steps. */
         __device__ __forceinline__ int lo(int s) const { return Att::CAUSAL ? s / Tile::BN : 0; }
@@ -55,13 +55,13 @@ struct AttDkv90 {
         /* One thread. */
         __device__ __forceinline__ void load(char *smem) const
         {
-                Ring<Tile> ring(smem + Tile::RING);
+                Pipeline<Tile> pipe(smem + Tile::RING);
                 AttJob j;
                 for (int i = 0; get(i, j); i++) {
-                        att_load_own90<Tile>(smem, i, in.k, in.v, j, T);
+                        att_load_own_sm90<Tile>(smem, i, in.k, in.v, j, T);
                         for (int h = j.h * GROUP; h < j.h * GROUP + GROUP; h++)
                                 for (int m = j.lo; m < j.hi; m++)
-                                        att_load_step90(ring, in.q, in.g, h, j.b * T, m);
+                                        att_load_step_sm90(pipe, in.q, in.g, h, j.b * T, m);
                 }
         }
 
@@ -96,7 +96,7 @@ struct AttDkv90 {
         /* One warp: lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P = 0. */
         __device__ __forceinline__ void load_rows(char *smem) const
         {
-                Ring<Tile> ring(smem + Tile::RING);
+                Pipeline<Tile> pipe(smem + Tile::RING);
                 const int lane = threadIdx.x & 31;
                 AttJob j;
                 if (OWN)
@@ -106,29 +106,29 @@ struct AttDkv90 {
                                 for (int m = j.lo; m < j.hi; m++) {
                                         const float *own = (const float *)(smem + Tile::SMEM) + (m - j.lo) * 64;
                                         const long at = ((long)j.b * Att::H + h) * T + m * 64;
-                                        float *to = (float *)(smem + Tile::ROWS) + ring.stage * 128, l[2], d[2];
+                                        float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128, l[2], d[2];
 #pragma unroll
                                         for (int u = 0; u < 2; u++) {
                                                 const bool ok = m * 64 + u * 32 + lane < T;
                                                 l[u] = ok ? lse[at + u * 32 + lane] * ATT_LOG2E : INFINITY;
                                                 d[u] = !ok ? 0.f : OWN ? own[u * 32 + lane] : delta[at + u * 32 + lane];
                                         }
-                                        ring.wait_empty();
+                                        pipe.wait_empty();
 #pragma unroll
                                         for (int u = 0; u < 2; u++) {
-                                                to[att_column90(u * 32 + lane)] = l[u];
-                                                to[64 + att_column90(u * 32 + lane)] = d[u];
+                                                to[att_column_sm90(u * 32 + lane)] = l[u];
+                                                to[64 + att_column_sm90(u * 32 + lane)] = d[u];
                                         }
                                         __syncwarp();
                                         if (lane == 0)
-                                                mbarrier_arrive(ring.full(ring.stage));
-                                        ring.next();
+                                                mbarrier_arrive(pipe.full(pipe.stage));
+                                        pipe.next();
                                 }
         }
         __device__ __forceinline__ int loaders() const { return 2; }
 
         /* Of one warpgroup. */
-        struct State : AttPlace90<Tile> {
+        struct State : AttPlaceSm90<Tile> {
                 int m, lo, hi, gap;                     /* step and its range; steps of others between two heads */
                 unsigned k, v;                          /* descriptors of own rows */
                 const float *rows;
@@ -136,7 +136,7 @@ struct AttDkv90 {
                 AttOwn<Tile> own_k, own_v;
 
                 __device__ __forceinline__ State(char *smem)
-                        : AttPlace90<Tile>(smem), rows((const float *)(smem + Tile::ROWS)) {}
+                        : AttPlaceSm90<Tile>(smem), rows((const float *)(smem + Tile::ROWS)) {}
                 __device__ __forceinline__ void move_on()
                 {
                         if (++m == hi) {
@@ -164,7 +164,7 @@ struct AttDkv90 {
                         for (int i = 0; i < 8; i++) {
                                 const int j = c * 8 + i;
                                 e[j] = fast_exp2(x[j] * BASE2 - l[i / 4 * 2 + (i & 1)]);
-                                if (!FULL && !att_attends90<Att, true>(j, gap, 0, reach))
+                                if (!FULL && !att_attends_sm90<Att, true>(j, gap, 0, reach))
                                         e[j] = 0.f;
                         }
                 }
@@ -189,9 +189,9 @@ struct AttDkv90 {
                                     t0 + (lane & 3) * 2 - s.w0 - (int)threadIdx.x / 32 % 4 * 16 - (lane >> 2), s.reach);
                 else
                         exps<true>(e, x, rows, 0, s.reach);
-                att_pack90<E>(p, e);
+                att_pack_sm90<E>(p, e);
                 wgmma_fence();
-                att_add90<Tile>(dv, p, s.at(here, 1), E());
+                att_add_sm90<Tile>(dv, p, s.at(here, 1), E());
                 wgmma_commit();
                 wgmma_wait<1>();                        /* Y(i) */
                 wgmma_hold(y);
@@ -205,9 +205,9 @@ struct AttDkv90 {
                         for (int i = 0; i < 8; i++)
                                 e[c * 8 + i] *= y[c * 8 + i] - d[i / 4 * 2 + (i & 1)];
                 }
-                att_pack90<E>(ds, e);
+                att_pack_sm90<E>(ds, e);
                 wgmma_fence();
-                att_add90<Tile>(dk, ds, s.at(here, 0), E());
+                att_add_sm90<Tile>(dk, ds, s.at(here, 0), E());
                 wgmma_commit();
                 if (NEXT) {
                         float to_x[32], to_y[32];
@@ -253,7 +253,7 @@ struct AttDkv90 {
                         s.k = (unsigned)Tile::Own::wide(Tile::own(smem, i)) + group * Tile::Own::WIDE_64;
                         s.v = s.k + Tile::Own::BYTES / 16;
                         const int n = (s.hi - s.lo) * GROUP;
-                        ring_wait(Tile::full(smem, i), Tile::round(i));
+                        pipeline_wait(Tile::full(smem, i), Tile::round(i));
                         if (n <= 0) {                   /* none of the rows exists */
                                 s.arrive(Tile::empty(smem, i));
                                 s.skip((j.hi - j.lo) * GROUP);
@@ -280,24 +280,24 @@ struct AttDkv90 {
                         wgmma_wait<0>();
                         wgmma_hold(dk);
                         wgmma_hold(dv);
-                        s.arrive(s.ring.empty(s.here));
+                        s.arrive(s.pipe.empty(s.here));
                         s.skip(j.hi - s.hi);
                         const int row = j.b * T + s.w0 + warp * 16, end = j.b * T + T;
-                        att_put90<D>(dk, Att::SCALE, row, end, j.h, tail_k);
-                        att_put90<D>(dv, 1.f, row, end, j.h, tail_v);
+                        att_put_sm90<D>(dk, Att::SCALE, row, end, j.h, epilogue_k);
+                        att_put_sm90<D>(dv, 1.f, row, end, j.h, epilogue_v);
                 }
         }
 };
 
-template <class E, class Att, class Tile, class TailK, class TailV>
+template <class E, class Att, class Tile, class EpilogueK, class EpilogueV>
 TGC_DEV void attention_dkv_tma(const AttGradMaps &in, const float *lse, const float *delta, int B, int T, int first,
-                               int step, char *smem, TailK tail_k, TailV tail_v)
+                               int step, char *smem, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
         const AttGradRows<E> rows = {};
-        const AttDkv90<E, Att, Tile, false, TailK, TailV> work = { in, rows, lse, delta, B, T, first, step, tail_k,
-                                                                   tail_v };
-        att_grad90_run<Tile>(work, smem);
+        const AttDkvSm90<E, Att, Tile, false, EpilogueK, EpilogueV> work = { in, rows, lse, delta, B, T, first, step, epilogue_k,
+                                                                   epilogue_v };
+        att_grad_sm90_run<Tile>(work, smem);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* attention_dq_sm90.cuh: the gradient of attention's queries on Hopper, jobs of queries as
  * attention_backward_tile_sm90.cuh has them.
  *
- *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, tail)     writes delta, too
+ *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)     writes delta, too
  *      block `first` of `step`, which takes job after job.  in: AttGradMaps; o, so: the output and its strides,
  *      16-byte aligned rows.
  *
@@ -19,8 +19,8 @@
 #include "attention_backward_tile_sm90.cuh"
 #ifdef TGC_SM90A
 
-template <class E, class Att, class Tile, class Tail>
-struct AttDq90 {
+template <class E, class Att, class Tile, class Epilogue>
+struct AttDqSm90 {
         static constexpr int D = Tile::D, GROUP = Att::H / Att::K;
         static constexpr float BASE2 = Att::SCALE * ATT_LOG2E;
         const AttGradMaps &in;
@@ -29,7 +29,7 @@ struct AttDq90 {
         const float *lse;
         float *delta;
         int B, T, first, step;
-        Tail &tail;
+        Epilogue &epilogue;
 
         /* Keys that meet queries [t, t + n) of sequence b, in steps. */
         __device__ __forceinline__ int lo(int b, int t) const
@@ -58,24 +58,24 @@ struct AttDq90 {
 
         __device__ __forceinline__ void load(char *smem) const
         {
-                Ring<Tile> ring(smem + Tile::RING);
+                Pipeline<Tile> pipe(smem + Tile::RING);
                 AttJob j;
                 for (int i = 0; get(i, j); i++) {
-                        att_load_own90<Tile>(smem, i, in.q, in.g, j, T);
+                        att_load_own_sm90<Tile>(smem, i, in.q, in.g, j, T);
                         for (int m = j.lo; m < j.hi; m++)
-                                att_load_step90(ring, in.k, in.v, j.h / GROUP, j.b * T, m);
+                                att_load_step_sm90(pipe, in.k, in.v, j.h / GROUP, j.b * T, m);
                 }
         }
         __device__ __forceinline__ void load_rows(char *) const {}
         __device__ __forceinline__ int loaders() const { return 1; }
 
-        struct State : AttPlace90<Tile> {
+        struct State : AttPlaceSm90<Tile> {
                 int m, w0, T;                           /* step; first own row of the warpgroup */
                 unsigned q, g;
                 float lse[2], delta[2];
                 AttOwn<Tile> own_q, own_g;
 
-                __device__ __forceinline__ State(char *smem, int T_) : AttPlace90<Tile>(smem), T(T_) {}
+                __device__ __forceinline__ State(char *smem, int T_) : AttPlaceSm90<Tile>(smem), T(T_) {}
         };
 
         template <bool FULL>
@@ -85,7 +85,7 @@ struct AttDq90 {
 #pragma unroll
                 for (int j = 0; j < 32; j++) {
                         e[j] = fast_exp2(x[j] * BASE2 - l[j >> 1 & 1]);
-                        if (!FULL && !att_attends90<Att, false>(j, gap, end, reach))
+                        if (!FULL && !att_attends_sm90<Att, false>(j, gap, end, reach))
                                 e[j] = 0.f;
                 }
         }
@@ -125,7 +125,7 @@ struct AttDq90 {
                         e[i] *= y[i] - s.delta[i >> 1 & 1];
                 wgmma_wait<NEXT>();                     /* dq(i-1): ds is free, and its stage */
                 s.give_back(here);
-                att_pack90<E>(ds, e);
+                att_pack_sm90<E>(ds, e);
                 wgmma_fence();
                 if (NEXT) {
                         float to[32];
@@ -134,7 +134,7 @@ struct AttDq90 {
                         wgmma_move(y, to);
                 }
                 wgmma_fence();
-                att_add90<Tile>(dq, ds, s.at(here, 0), E());
+                att_add_sm90<Tile>(dq, ds, s.at(here, 0), E());
                 wgmma_commit();
         }
 
@@ -200,7 +200,7 @@ struct AttDq90 {
                                 reaches(s, j.b, j.row + row);
                         s.q = (unsigned)Tile::Own::wide(own) + group * Tile::Own::WIDE_64;
                         s.g = s.q + Tile::Own::BYTES / 16;
-                        ring_wait(Tile::full(smem, i), Tile::round(i));
+                        pipeline_wait(Tile::full(smem, i), Tile::round(i));
                         s.own_q.init(own, group * 64 + warp * 16);
                         s.own_g.init(own + Tile::Own::BYTES, group * 64 + warp * 16);
 #pragma unroll
@@ -231,23 +231,23 @@ struct AttDq90 {
                         const AttJob last = j;
                         more = get(i + 1, j);
                         if (more)
-                                fetch(j, row, out, l);  /* on its way under the last product and the tail */
+                                fetch(j, row, out, l);  /* on its way under the last product and the epilogue */
                         wgmma_wait<0>();
                         wgmma_hold(dq);
-                        s.arrive(s.ring.empty(s.here));
+                        s.arrive(s.pipe.empty(s.here));
                         s.skip(last.hi - end);
-                        att_put90<D>(dq, Att::SCALE, last.b * T + s.w0 + warp * 16, last.b * T + T, last.h, tail);
+                        att_put_sm90<D>(dq, Att::SCALE, last.b * T + s.w0 + warp * 16, last.b * T + T, last.h, epilogue);
                 }
         }
 };
 
-template <class E, class Att, class Tile, class Tail>
+template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attention_dq_tma(const AttGradMaps &in, const E *o, Strides so, const float *lse, float *delta, int B,
-                              int T, int first, int step, char *smem, Tail tail)
+                              int T, int first, int step, char *smem, Epilogue epilogue)
 {
-        static_assert(att_grad90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
-        const AttDq90<E, Att, Tile, Tail> work = { in, o, so, lse, delta, B, T, first, step, tail };
-        att_grad90_run<Tile>(work, smem);
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        const AttDqSm90<E, Att, Tile, Epilogue> work = { in, o, so, lse, delta, B, T, first, step, epilogue };
+        att_grad_sm90_run<Tile>(work, smem);
 }
 
 #endif

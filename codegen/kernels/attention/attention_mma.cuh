@@ -1,7 +1,7 @@
 /* attention_mma.cuh: tiles of rows in shared memory, and their products on tensor cores, for attention.cuh and
  * attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where they differ.
  *
- *      att_copy        rows to shared memory               att_store     an accumulator of att_mma_nn to a tail
+ *      att_copy        rows to shared memory               att_store     an accumulator of att_mma_nn to an epilogue
  *      AttRows         the rows that a warp keeps, as A    AttScores     an accumulator as A
  *      att_mma_nt      rows of A times rows of B           att_mma_nn    scores times rows of B */
 #ifndef TGC_ATTENTION_MMA_CUH
@@ -155,12 +155,12 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<E, MT, NT> &p, co
                 }
 }
 
-/* Row r of block m, half i of a fragment scaled by f[m][i], to the tail: two lanes swap
+/* Row r of block m, half i of a fragment scaled by f[m][i], to the epilogue: two lanes swap
  * halves of two column blocks, so that each quad writes 16 neighbours.
  * t: the lane's first row; rows below `rows` exist; row_base, col_base are added; E(): what the rows are of. */
-template <int D, int MT, int NT, class Tail, class E>
+template <int D, int MT, int NT, class Epilogue, class E>
 TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows,
-                       int row_base, int d0, int col_base, Tail &tail, E)
+                       int row_base, int d0, int col_base, Epilogue &epilogue, E)
 {
         int l = threadIdx.x & 3;
         bool odd = l & 1;
@@ -177,7 +177,7 @@ TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int
                                 int row = t + m * 16 + i * 8;
                                 int d = d0 + n * 8 + (odd ? 8 : 0) + (l & 2) * 2;
                                 if (row < rows && d < D)
-                                        att_put4(tail, row_base + row, col_base + d, odd ? r0 : a0, odd ? r1 : a1,
+                                        att_put4(epilogue, row_base + row, col_base + d, odd ? r0 : a0, odd ? r1 : a1,
                                                  odd ? b0 : r0, odd ? b1 : r1);
                         }
 }

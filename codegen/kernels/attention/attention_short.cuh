@@ -1,9 +1,9 @@
 /* attention_short.cuh: float32 attention of up to 64 tokens, a head of a sequence per block.
  *
- *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, tail)                          B*H tiles
- *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, tail, tail_k, tail_v)    B*H tiles, H == K
+ *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)                          B*H tiles
+ *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v)    B*H tiles, H == K
  *
- * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and tails.  All scores are
+ * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and epilogues.  All scores are
  * there at once, so softmax is one pass, the gradients need five products instead of seven, and delta is the sum of
  * P * dP over a row: dq, dk and dv are one launch, where the long way takes three.
  *
@@ -129,11 +129,11 @@ struct AttShort {
                 sum(x, d);
         }
 
-        /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each row, to the tail:
+        /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each row, to the epilogue:
          * row g + 8h (2g + h) at h, columns 2g + j of fragments j and j + 1 of a pair. */
-        template <bool TRANS, class Factor, class Tail>
+        template <bool TRANS, class Factor, class Epilogue>
         static __device__ __forceinline__ void result(const float *p, const float *b, int T, int row_base, int col_base,
-                                                      const Factor &factor, Tail &tail)
+                                                      const Factor &factor, Epilogue &epilogue)
         {
                 float o[NJ][4], d[3][NJ][4];
                 zero(d);
@@ -165,7 +165,7 @@ struct AttShort {
                                 continue;
 #pragma unroll
                         for (int j = 0; j < NJ; j += 2)
-                                att_put4(tail, row_base + t, col_base + half() * (D / 2) + j * 8 + (lane() & 3) * 4,
+                                att_put4(epilogue, row_base + t, col_base + half() * (D / 2) + j * 8 + (lane() & 3) * 4,
                                          o[j][2 * h] * f, o[j + 1][2 * h] * f, o[j][2 * h + 1] * f,
                                          o[j + 1][2 * h + 1] * f);
                 }
@@ -198,9 +198,9 @@ struct AttShort {
         }
 };
 
-template <class Att, class Tail>
+template <class Att, class Epilogue>
 TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, int T, const Rt *rt, int tile,
-                                  char *smem, Tail tail)
+                                  char *smem, Epilogue epilogue)
 {
         typedef AttShort<Att> S;
         const int b = tile / Att::H, h = tile % Att::H, hk = h / (Att::H / Att::K);
@@ -256,14 +256,14 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
                 if (lse && S::half() == 0 && (S::lane() & 3) == 0 && t < T)
                         lse[(long)hd.bh * T + t] = sum > 0.f ? (top + log2f(sum)) * ATT_LN2 : -INFINITY;
                 return sum > 0.f ? 1.f / sum : 0.f;
-        }, tail);
+        }, epilogue);
         __syncthreads();
 }
 
-template <class Att, class Tail, class TailK, class TailV>
+template <class Att, class Epilogue, class EpilogueK, class EpilogueV>
 TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float *g, Strides sg, const float *lse,
-                                       int, int T, const Rt *rt, int tile, char *smem, Tail tail, TailK tail_k,
-                                       TailV tail_v)
+                                       int, int T, const Rt *rt, int tile, char *smem, Epilogue epilogue, EpilogueK epilogue_k,
+                                       EpilogueV epilogue_v)
 {
         static_assert(Att::H == Att::K, "a head's keys are its own");
         typedef AttShort<Att> S;
@@ -322,9 +322,9 @@ TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float 
         __syncthreads();
         const auto scale = [](int) { return Att::SCALE; };
         const auto one = [](int) { return 1.f; };
-        S::template result<false>(ds, k, T, b * T, h * Att::D, scale, tail);
-        S::template result<true>(ds, q, T, b * T, h * Att::D, scale, tail_k);
-        S::template result<true>(p, dy, T, b * T, h * Att::D, one, tail_v);
+        S::template result<false>(ds, k, T, b * T, h * Att::D, scale, epilogue);
+        S::template result<true>(ds, q, T, b * T, h * Att::D, scale, epilogue_k);
+        S::template result<true>(p, dy, T, b * T, h * Att::D, one, epilogue_v);
         __syncthreads();
 }
 

@@ -2,20 +2,20 @@
  * up to 256 tokens, bf16 and f16, heads of 64 with keys of their own, scores without soft cap, alibi, mask, window,
  * documents and dropout; 16-byte aligned rows.
  *
- *   attention_whole_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, tail)
+ *   attention_short_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, epilogue)
  *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as attention_task's.
- *   attention_grads_wgmma<E, Att, Tile, EARLY>(in, rows, lse, T, tile, smem, tail, tail_k, tail_v)
+ *   attention_short_backward_wgmma<E, Att, Tile, PREFETCH>(in, rows, lse, T, tile, smem, epilogue, epilogue_k, epilogue_v)
  *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its gradient g, their strides.
  *
  * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh spend waiting: for stages
- * of a ring, one row of tiles for the next, and for a second wave of blocks.  Here all threads ask for all operands at
+ * of a pipeline, one row of tiles for the next, and for a second wave of blocks.  Here all threads ask for all operands at
  * once (with tensor maps, which must be fetched first, forward took 7% longer) and everything is used once: there
  * are no rounds, and a barrier has one phase.  A block does one tile; it calls pdl_wait.
  *
  * Forward: a warpgroup has its queries' scores in registers, all of them.
  *
  * Gradients: five products for every pair of 64 queries and 64 keys.  Two warpgroups have 64 keys at a time, whose
- * scores they compute transposed as AttDkv90 does, in its steps, and so dk and dv:
+ * scores they compute transposed as AttDkvSm90 does, in its steps, and so dk and dv:
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
  *
@@ -29,15 +29,15 @@
 #ifdef TGC_SM90A
 
 template <class E, class Att>
-__host__ __device__ constexpr bool att_whole90_serves()
+__host__ __device__ constexpr bool att_short_sm90_serves()
 {
-        return att_grad90_serves<E, Att>() && Att::D == 64 && Att::H == Att::K && Att::WINDOW == 0 && !Att::DOCUMENTS;
+        return att_grad_sm90_serves<E, Att>() && Att::D == 64 && Att::H == Att::K && Att::WINDOW == 0 && !Att::DOCUMENTS;
 }
 
 /* 64 tokens from t on of head h of sequence b, of those below T, to a panel; zeros for the others.  By a warpgroup, whose
  * thread x has 16 bytes of every 16th row. */
 template <class E>
-TGC_DEV void att_fetch90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T, int x)
+TGC_DEV void att_fetch_sm90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T, int x)
 {
         const int k = x % 8;
         const E *from = p + b * s.b + h * s.h + k * 8;
@@ -48,14 +48,14 @@ TGC_DEV void att_fetch90(char *panel, const E *p, const Strides &s, int b, int h
         }
 }
 
-/* att_put90 of 64 rows, which as a rule all exist: then no call of the tail waits for the one before. */
-template <int N, class Tail>
-TGC_DEV void att_put_whole90(float (&acc)[N], float scale, int row0, int end, int col0, bool whole, const Tail &tail)
+/* att_put_sm90 of 64 rows, which as a rule all exist: then no call of the epilogue waits for the one before. */
+template <int N, class Epilogue>
+TGC_DEV void att_put_short(float (&acc)[N], float scale, int row0, int end, int col0, bool whole, const Epilogue &epilogue)
 {
 #pragma unroll
         for (int i = 0; i < N; i++)
                 acc[i] *= scale;
-        MmaTail<1, 2 * N, 16, 2, Tail> t(tail, row0, col0, end, col0 + 2 * N, whole);
+        MmaEpilogue<1, 2 * N, 16, 2, Epilogue> t(epilogue, row0, col0, end, col0 + 2 * N, whole);
         t.start();
         t.run(reinterpret_cast<const float (&)[1][N / 4][4]>(acc));
 }
@@ -64,7 +64,7 @@ TGC_DEV void att_put_whole90(float (&acc)[N], float scale, int row0, int end, in
 
 /* NB: blocks of 64 tokens. */
 template <int NB_>
-struct AttWholeTile90 {
+struct AttShortTileSm90 {
         static constexpr int NB = NB_, THREADS = 128;
         typedef AttPanel<64, 64> Panel;
         /* Shared memory: queries, keys, values. */
@@ -72,11 +72,11 @@ struct AttWholeTile90 {
 };
 
 template <class E, class Att, class Tile>
-struct AttWhole90 {
+struct AttShortSm90 {
         static constexpr int D = 64, NB = Tile::NB;
         static constexpr float BASE2 = Att::SCALE * ATT_LOG2E;
         typedef typename Tile::Panel Panel;
-        static_assert(att_whole90_serves<E, Att>(), "what the form of whole sequences computes");
+        static_assert(att_short_sm90_serves<E, Att>(), "what the form of whole sequences computes");
 
         /* All but the last MORE copies have landed, of all threads. */
         template <int MORE>
@@ -104,24 +104,24 @@ struct AttWhole90 {
         }
 
         /* Queries [64m, 64m + 64) of head h of sequence b, of which N blocks of keys are met. */
-        template <int N, class Tail>
+        template <int N, class Epilogue>
         static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h, int T, float *lse,
-                                                       char *smem, const Tail &tail)
+                                                       char *smem, const Epilogue &epilogue)
         {
                 const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
                 const unsigned long long q = Panel::wide(smem), k = Panel::wide(smem + Tile::KEYS),
                                          v = Panel::tall(smem + Tile::VALUES);
                 float x[N][32], o[D / 2], top[2], sum[2] = { 0.f, 0.f };
                 unsigned p[N][4][4];
-                att_fetch90(smem, in.q, in.sq, b, h, m * 64, T, threadIdx.x);
+                att_fetch_sm90(smem, in.q, in.sq, b, h, m * 64, T, threadIdx.x);
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                        att_fetch90(smem + Tile::KEYS + j * Panel::BYTES, in.k, in.sk, b, h, j * 64, T, threadIdx.x);
+                        att_fetch_sm90(smem + Tile::KEYS + j * Panel::BYTES, in.k, in.sk, b, h, j * 64, T, threadIdx.x);
                         cp_async_commit();
                 }
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                        att_fetch90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h, j * 64, T, threadIdx.x);
+                        att_fetch_sm90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h, j * 64, T, threadIdx.x);
                 cp_async_commit();
                 scores<N>(x, q, k);
                 wgmma_wait<0>();
@@ -159,7 +159,7 @@ struct AttWhole90 {
                         }
                         sum[0] += part[0][0] + part[0][1];
                         sum[1] += part[1][0] + part[1][1];
-                        att_pack90<E>(p[j], x[j]);
+                        att_pack_sm90<E>(p[j], x[j]);
                         wgmma_fence();
 #pragma unroll
                         for (int ks = 0; ks < 4; ks++)
@@ -180,38 +180,38 @@ struct AttWhole90 {
 #pragma unroll
                 for (int e = 0; e < D / 2; e++)
                         o[e] *= inv[e / 2 % 2];
-                att_put_whole90(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0, tail);
+                att_put_short(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0, epilogue);
         }
 
-        template <int N, class Tail>
+        template <int N, class Epilogue>
         static __device__ __forceinline__ void compute_for(int n, const AttIn<E, Att> &in, int m, int b, int h, int T,
-                                                           float *lse, char *smem, const Tail &tail)
+                                                           float *lse, char *smem, const Epilogue &epilogue)
         {
                 if (n == N)
-                        compute<N>(in, m, b, h, T, lse, smem, tail);
+                        compute<N>(in, m, b, h, T, lse, smem, epilogue);
                 else if constexpr (N > 1)
-                        compute_for<N - 1>(n, in, m, b, h, T, lse, smem, tail);
+                        compute_for<N - 1>(n, in, m, b, h, T, lse, smem, epilogue);
         }
 };
 
-template <class E, class Att, class Tile, class Tail>
-TGC_DEV void attention_whole_wgmma(const AttIn<E, Att> &in, float *lse, int B, int T, int tile, char *smem,
-                                   const Tail &tail)
+template <class E, class Att, class Tile, class Epilogue>
+TGC_DEV void attention_short_wgmma(const AttIn<E, Att> &in, float *lse, int B, int T, int tile, char *smem,
+                                   const Epilogue &epilogue)
 {
         const int heads = B * Att::H, bh = tile % heads, m = Tile::NB - 1 - tile / heads;
         pdl_wait();
-        AttWhole90<E, Att, Tile>::template compute_for<Tile::NB>(Att::CAUSAL ? m + 1 : Tile::NB, in, m, bh / Att::H,
-                                                                 bh % Att::H, T, lse, smem, tail);
+        AttShortSm90<E, Att, Tile>::template compute_for<Tile::NB>(Att::CAUSAL ? m + 1 : Tile::NB, in, m, bh / Att::H,
+                                                                 bh % Att::H, T, lse, smem, epilogue);
 }
 
 /* ---- gradients -------------------------------------------------------------- */
 
 /* PARTS: blocks to a head.  Two have a half of D each and both compute dS, which is for heads that leave half of the
- * multiprocessors idle: a warpgroup's sums and tails come after one another and take as long as its products.
+ * multiprocessors idle: a warpgroup's sums and epilogues come after one another and take as long as its products.
  * CAUSAL: pairs of blocks are half as many.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME:
  * registers of a thread that makes dk and dv, or dq. */
 template <int NB_, bool CAUSAL, int PARTS_, bool KEEP_K, bool KEEP_V, int MANY_, int SOME_>
-struct AttGradsTile90 {
+struct AttShortBackwardTile {
         static constexpr int PARTS = PARTS_, D = 64 / PARTS, NB = NB_, THREADS = 384, MANY = MANY_, SOME = SOME_;
         typedef AttPanel<64, 64> Panel, Step;
         template <bool KEEP_>                   /* as AttOwn wants it */
@@ -245,20 +245,20 @@ struct AttGradsTile90 {
         static __device__ __forceinline__ Mbar *stored(char *smem, int i) { return bar(smem, 3 * NB + i); }
 };
 
-template <class E, class Att, class Tile, class Tail, class TailK, class TailV>
-struct AttGrads90 {
+template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
+struct AttShortBackward {
         static constexpr int D = Tile::D, NB = Tile::NB;
         typedef typename Tile::Panel Panel;
-        typedef AttDkv90<E, Att, Tile, false, TailK, TailV> Dkv;
-        static_assert(att_whole90_serves<E, Att>(), "what the form of whole sequences computes");
+        typedef AttDkvSm90<E, Att, Tile, false, EpilogueK, EpilogueV> Dkv;
+        static_assert(att_short_sm90_serves<E, Att>(), "what the form of whole sequences computes");
         const AttIn<E, Att> &in;
         const AttGradRows<E> &rows;
         const float *lse;
         int T, b, h, col;                       /* of this part's columns, the first */
         char *smem;
-        Tail &tail;
-        TailK &tail_k;
-        TailV &tail_v;
+        Epilogue &epilogue;
+        EpilogueK &epilogue_k;
+        EpilogueV &epilogue_v;
 
         static __device__ __forceinline__ void arrive(Mbar *bar)
         {
@@ -271,12 +271,12 @@ struct AttGrads90 {
         {
                 const int x = threadIdx.x % 128;
                 char *const panel = smem + i * Panel::BYTES;
-                att_fetch90(panel, in.k, in.sk, b, h, i * 64, T, x);
-                att_fetch90(panel + Tile::Q, in.q, in.sq, b, h, i * 64, T, x);
+                att_fetch_sm90(panel, in.k, in.sk, b, h, i * 64, T, x);
+                att_fetch_sm90(panel + Tile::Q, in.q, in.sq, b, h, i * 64, T, x);
                 cp_async_arrive(Tile::keys(smem, i));
-                att_fetch90(panel + Tile::V_, in.v, in.sv, b, h, i * 64, T, x);
+                att_fetch_sm90(panel + Tile::V_, in.v, in.sv, b, h, i * 64, T, x);
                 pdl_wait();
-                att_fetch90(panel + Tile::G, rows.g, rows.sg, b, h, i * 64, T, x);
+                att_fetch_sm90(panel + Tile::G, rows.g, rows.sg, b, h, i * 64, T, x);
                 cp_async_arrive(Tile::values(smem, i));
         }
 
@@ -306,13 +306,13 @@ struct AttGrads90 {
 #pragma unroll
                 for (int i = 0; i < (NB + 1) / 2; i++)
                         if (i * 128 + x < NB * 64)
-                                to[(2 * i + x / 64) * 128 + att_column90(x % 64)] = l[i];
+                                to[(2 * i + x / 64) * 128 + att_column_sm90(x % 64)] = l[i];
                 bar_sync(1, 128);
 #pragma unroll
                 for (int i = 0; i < NB; i++) {
                         const char *const g = smem + Tile::G + i * Panel::BYTES;
                         float sum[4];
-                        att_wait90(Tile::values(smem, i), 0);
+                        att_wait_sm90(Tile::values(smem, i), 0);
 #pragma unroll
                         for (int c = 0; c < 4; c++) {
                                 const int r = c * 16 + at;
@@ -333,7 +333,7 @@ struct AttGrads90 {
                         const float mine = k < 4 ? k < 2 ? sum[0] : sum[1] : k < 6 ? sum[2] : sum[3];
                         const int r = k / 2 * 16 + at;
                         if (k % 2 == 0)
-                                to[i * 128 + 64 + att_column90(r)] = i * 64 + r < T ? mine : 0.f;
+                                to[i * 128 + 64 + att_column_sm90(r)] = i * 64 + r < T ? mine : 0.f;
                         __syncwarp();
                         arrive(Tile::rows(smem, i));
                 }
@@ -354,8 +354,8 @@ struct AttGrads90 {
                                 const int pair = Tile::pair(j, i);
                                 const unsigned long long ds = first + pair * (Panel::BYTES / 16),
                                                          kj = k + j * (Panel::BYTES / 16);
-                                att_wait90(Tile::keys(smem, j), 0);
-                                att_wait90(Tile::stored(smem, pair), 0);
+                                att_wait_sm90(Tile::keys(smem, j), 0);
+                                att_wait_sm90(Tile::stored(smem, pair), 0);
                                 fence_proxy_async();
                                 wgmma_fence();
 #pragma unroll
@@ -365,8 +365,8 @@ struct AttGrads90 {
                                 wgmma_wait<0>();
                                 wgmma_hold(acc);
                         }
-                        att_put_whole90(acc, Att::SCALE, b * T + i * 64 + warp * 16, b * T + T, h * 64 + col,
-                                        T % 64 == 0, tail);
+                        att_put_short(acc, Att::SCALE, b * T + i * 64 + warp * 16, b * T + T, h * 64 + col,
+                                        T % 64 == 0, epilogue);
                 }
         }
 
@@ -382,7 +382,7 @@ struct AttGrads90 {
                 }
         };
 
-        /* As AttDkv90's, but for the ring. */
+        /* As AttDkvSm90's, but for the pipeline. */
         struct State {
                 char *smem;
                 int m, here, w0, T;                     /* queries, twice; first key */
@@ -400,14 +400,14 @@ struct AttGrads90 {
                 __device__ __forceinline__ void move_on()
                 {
                         here = ++m;
-                        att_wait90(Tile::keys(smem, m), 0);
-                        att_wait90(Tile::values(smem, m), 0);
-                        att_wait90(Tile::rows(smem, m), 0);
+                        att_wait_sm90(Tile::keys(smem, m), 0);
+                        att_wait_sm90(Tile::values(smem, m), 0);
+                        att_wait_sm90(Tile::rows(smem, m), 0);
                         fence_proxy_async();
                 }
                 __device__ __forceinline__ void give_back(int) const {}
                 __device__ __forceinline__ void arrive(Mbar *) const {}
-                /* As AttOnce90's.  Keys that do not exist have no part in dq. */
+                /* As AttBackwardFused's.  Keys that do not exist have no part in dq. */
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
                         const int to = Tile::DS + pair * Panel::BYTES + place;
@@ -421,7 +421,7 @@ struct AttGrads90 {
                                 stmatrix_x4(smem + (to ^ ks * 32), x);
                         }
                         __syncwarp();
-                        AttGrads90::arrive(Tile::stored(smem, pair++));
+                        AttShortBackward::arrive(Tile::stored(smem, pair++));
                 }
         };
 
@@ -454,21 +454,21 @@ struct AttGrads90 {
                                 dk[c] = dv[c] = 0.f;
                         wgmma_hold(dk);                 /* zeroed here, not between products */
                         wgmma_hold(dv);
-                        att_wait90(Tile::keys(smem, j), 0);
-                        att_wait90(Tile::keys(smem, s.m), 0);
+                        att_wait_sm90(Tile::keys(smem, j), 0);
+                        att_wait_sm90(Tile::keys(smem, s.m), 0);
                         fence_proxy_async();
                         s.own_k.init(k, warp * 16);
                         wgmma_fence();
                         s.own_k.product(x, s.k, s.at(s.here, 0), E());
                         wgmma_commit();
-                        att_wait90(Tile::values(smem, j), 0);
-                        att_wait90(Tile::values(smem, s.m), 0);
+                        att_wait_sm90(Tile::values(smem, j), 0);
+                        att_wait_sm90(Tile::values(smem, s.m), 0);
                         fence_proxy_async();
                         s.own_v.init(v, warp * 16);
                         wgmma_fence();
                         s.own_v.product(y, s.v, s.at(s.here, 1), E());
                         wgmma_commit();
-                        att_wait90(Tile::rows(smem, s.m), 0);
+                        att_wait_sm90(Tile::rows(smem, s.m), 0);
 #pragma unroll 1
                         for (int left = NB - s.m; left > 1; left--)
                                 Dkv::template one_step<true>(s, x, y, dk, dv, 0);
@@ -477,19 +477,19 @@ struct AttGrads90 {
                         wgmma_wait<0>();
                         wgmma_hold(dv);
                         wgmma_hold(dk);
-                        att_put_whole90(dv, 1.f, row, end, h * 64 + col, T % 64 == 0, tail_v);
-                        att_put_whole90(dk, Att::SCALE, row, end, h * 64 + col, T % 64 == 0, tail_k);
+                        att_put_short(dv, 1.f, row, end, h * 64 + col, T % 64 == 0, epilogue_v);
+                        att_put_short(dk, Att::SCALE, row, end, h * 64 + col, T % 64 == 0, epilogue_k);
                 }
         }
 };
 
-template <class E, class Att, class Tile, bool EARLY, class Tail, class TailK, class TailV>
-TGC_DEV void attention_grads_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows, const float *lse, int T, int tile,
-                                   char *smem, Tail tail, TailK tail_k, TailV tail_v)
+template <class E, class Att, class Tile, bool PREFETCH, class Epilogue, class EpilogueK, class EpilogueV>
+TGC_DEV void attention_short_backward_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows, const float *lse, int T, int tile,
+                                   char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        const AttGrads90<E, Att, Tile, Tail, TailK, TailV> work = {
+        const AttShortBackward<E, Att, Tile, Epilogue, EpilogueK, EpilogueV> work = {
                 in, rows, lse, T, tile / Tile::PARTS / Att::H, tile / Tile::PARTS % Att::H, tile % Tile::PARTS * Tile::D,
-                smem, tail, tail_k, tail_v
+                smem, epilogue, epilogue_k, epilogue_v
         };
         const int x = threadIdx.x, group = __shfl_sync(0xffffffffu, x / 128, 0);
         if (x % 32 == 0) {                      /* all warps, not one */
@@ -498,7 +498,7 @@ TGC_DEV void attention_grads_wgmma(const AttIn<E, Att> &in, const AttGradRows<E>
                 fence_barrier_init();
         }
         __syncthreads();
-        if (!EARLY)
+        if (!PREFETCH)
                 pdl_wait();
         if (group == 0) {
                 setmaxnreg_dec<Tile::SOME>();

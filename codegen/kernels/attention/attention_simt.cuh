@@ -117,9 +117,9 @@ struct AttSimt {
                                 o[i][c][0] = o[i][c][1] = 0.f;
         }
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void out(const float (&o)[RM][DC][2], const float (&f)[RM], int m0, int rows,
-                                                   int row_base, int col_base, Tail &tail)
+                                                   int row_base, int col_base, Epilogue &epilogue)
         {
 #pragma unroll
                 for (int i = 0; i < RM; i++)
@@ -129,7 +129,7 @@ struct AttSimt {
                                 if (t >= rows || d >= D)
                                         continue;
                                 const float v[2] = { o[i][c][0] * f[i], o[i][c][1] * f[i] };
-                                att_put2<D>(tail, row_base + t, col_base, d, v);
+                                att_put2<D>(epilogue, row_base + t, col_base, d, v);
                         }
         }
 };
@@ -140,9 +140,9 @@ struct AttForwardSimt {
         static constexpr int BM = Tile::BM, BN = Tile::BN, RM = G::RM, RN = G::RN, DC = G::DC;
         static constexpr int SMEM = ((BM + 2 * BN) * G::LD + BM * G::LP) * 4;
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse, const AttHead<E, Att> &hd,
-                                                   int b, int h, int m0, char *smem, Tail &tail)
+                                                   int b, int h, int m0, char *smem, Epilogue &epilogue)
         {
                 float *sq = (float *)smem, *sk = sq + BM * G::LD, *sv = sk + BN * G::LD, *sp = sv + BN * G::LD;
                 const int hk = h / (Att::H / Att::K);
@@ -208,7 +208,7 @@ struct AttForwardSimt {
                         if (lse && G::tx() == 0 && t < hd.T)
                                 lse[(long)hd.bh * hd.T + t] = sum[i] > 0.f ? top[i] + logf(sum[i]) : -INFINITY;
                 }
-                G::out(o, inv, m0, hd.T, b * hd.T, h * Att::D, tail);
+                G::out(o, inv, m0, hd.T, b * hd.T, h * Att::D, epilogue);
                 __syncthreads();
         }
 };

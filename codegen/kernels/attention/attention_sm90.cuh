@@ -6,7 +6,7 @@
  * reaches past a sequence's end brings the next one's rows: scores there must be masked, and a row of v
  * counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
  *
- *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, tail)
+ *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, epilogue)
  *
  * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and v
  * unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
@@ -65,7 +65,7 @@ struct AttPanel {
 
 /* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the other. */
 template <int D_, int GROUPS_, int BN_, int STAGES_, bool TURNS_>
-struct Att90Tile {
+struct AttTileSm90 {
         static constexpr int D = D_, GROUPS = GROUPS_, BM = 64 * GROUPS, BN = BN_, STAGES = STAGES_;
         static constexpr bool TURNS = TURNS_;
         static constexpr int THREADS = 128 * (GROUPS + 1);
@@ -112,10 +112,10 @@ struct AttWork {
         }
 };
 
-/* The ring's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ..., the last
+/* The pipeline's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ..., the last
  * values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */
 template <class E, class Att, class Tile>
-struct AttForward90 {
+struct AttForwardSm90 {
         static constexpr int D = Att::D, BN = Tile::BN, GROUPS = Tile::GROUPS, NT = BN / 8;
         typedef AttPanel<64, D> Queries;
         typedef AttPanel<BN, D> Keys;
@@ -128,36 +128,36 @@ struct AttForward90 {
         /* Two panels of queries for each group, of this block and the next, with two barriers: they have landed;
          * they were read.  at = block % 2 * GROUPS + group */
         static __device__ __forceinline__ char *queries(char *smem, int at) { return smem + at * Tile::Q; }
-        static __device__ __forceinline__ char *ring_at(char *smem) { return smem + 2 * GROUPS * Tile::Q; }
+        static __device__ __forceinline__ char *pipeline_at(char *smem) { return smem + 2 * GROUPS * Tile::Q; }
         static __device__ __forceinline__ Mbar *landed(char *smem, int at)
         {
-                return (Mbar *)(ring_at(smem) + Tile::STAGES * Tile::STAGE) + 2 * Tile::STAGES + at;
+                return (Mbar *)(pipeline_at(smem) + Tile::STAGES * Tile::STAGE) + 2 * Tile::STAGES + at;
         }
         static __device__ __forceinline__ Mbar *was_read(char *smem, int at) { return landed(smem, at) + 2 * GROUPS; }
 
         /* ---- loading: one thread of warp 0 keys and values, one of warp 1 queries ---- */
 
-        static __device__ __forceinline__ void put(Ring<Tile> &ring, const AttMap &m, int head, int row)
+        static __device__ __forceinline__ void put(Pipeline<Tile> &pipe, const AttMap &m, int head, int row)
         {
-                Mbar *bar = ring.full(ring.stage);
-                ring.wait_empty();
+                Mbar *bar = pipe.full(pipe.stage);
+                pipe.wait_empty();
                 mbarrier_expect_tx(bar, Tile::STAGE);
-                Keys::load(ring.a(), m, head, row, bar);
-                ring.next();
+                Keys::load(pipe.a(), m, head, row, bar);
+                pipe.next();
         }
 
         static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v, const Work &work, char *smem)
         {
-                Ring<Tile> ring(ring_at(smem));
+                Pipeline<Tile> pipe(pipeline_at(smem));
                 AttBlock w;
                 for (int i = 0; work.get(i, w); i++) {
                         const int each = Att::CACHED ? (int)(work.in.sk.b / work.in.sk.t) : work.T;
                         const int hk = w.h / (Att::H / Att::K), row = w.b * each + w.n0 * BN;
                         for (int j = 0; j <= w.n; j++) {
                                 if (j < w.n)
-                                        put(ring, k, hk, row + j * BN);
+                                        put(pipe, k, hk, row + j * BN);
                                 if (j > 0)
-                                        put(ring, v, hk, row + (j - 1) * BN);
+                                        put(pipe, v, hk, row + (j - 1) * BN);
                         }
                 }
         }
@@ -168,7 +168,7 @@ struct AttForward90 {
                 for (int i = 0; work.get(i, w); i++)
                         for (int g = 0; g < GROUPS; g++) {
                                 const int at = i % 2 * GROUPS + g;
-                                ring_wait(was_read(smem, at), ~(i / 2) & 1);
+                                pipeline_wait(was_read(smem, at), ~(i / 2) & 1);
                                 mbarrier_expect_tx(landed(smem, at), Tile::Q);
                                 Queries::load(queries(smem, at), q, w.h, w.b * work.T + w.m0 + g * 64,
                                               landed(smem, at));
@@ -184,32 +184,32 @@ struct AttForward90 {
                         mbarrier_arrive(bar);
         }
 
-        static __device__ __forceinline__ void skip(Ring<Tile> &ring)
+        static __device__ __forceinline__ void skip(Pipeline<Tile> &pipe)
         {
-                ring.wait_full();
-                read(ring.empty(ring.stage));
-                ring.next();
+                pipe.wait_full();
+                read(pipe.empty(pipe.stage));
+                pipe.next();
         }
 
-        static __device__ __forceinline__ void turn_begin(int g)
+        static __device__ __forceinline__ void pingpong_begin(int g)
         {
                 if (Tile::TURNS)
                         bar_sync(1 + g, 256);
         }
-        static __device__ __forceinline__ void turn_end(int g)
+        static __device__ __forceinline__ void pingpong_end(int g)
         {
                 if (Tile::TURNS)
                         bar_arrive(1 + (g + 1) % GROUPS, 256);
         }
 
-        static __device__ __forceinline__ void skip_step(Ring<Tile> &ring, int g, int j, int n)
+        static __device__ __forceinline__ void skip_step(Pipeline<Tile> &pipe, int g, int j, int n)
         {
-                turn_begin(g);
-                turn_end(g);
+                pingpong_begin(g);
+                pingpong_end(g);
                 if (j < n)
-                        skip(ring);
+                        skip(pipe);
                 if (j > 0)
-                        skip(ring);
+                        skip(pipe);
         }
 
         static __device__ __forceinline__ void scores(float (&x)[BN / 2], unsigned long long q, const char *panel)
@@ -222,9 +222,9 @@ struct AttForward90 {
         }
 
         static __device__ __forceinline__ void values(float (&o)[D / 2], const unsigned (&p)[BN / 16][4],
-                                                      const Ring<Tile> &ring)
+                                                      const Pipeline<Tile> &pipe)
         {
-                const unsigned long long v = Keys::tall(ring.a());
+                const unsigned long long v = Keys::tall(pipe.a());
 #pragma unroll
                 for (int ks = 0; ks < BN / 16; ks++)
                         wgmma<1>(o, p[ks], v + Keys::tall_k(ks), 1, E());
@@ -345,13 +345,13 @@ struct AttForward90 {
                         p[e / 4][e % 4] = pack2<E>(x[2 * e], x[2 * e + 1]);
         }
 
-        template <class Tail>
-        static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem, const Tail &tail)
+        template <class Epilogue>
+        static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem, const Epilogue &epilogue)
         {
                 const int warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
                 const int g = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0);
                 const unsigned long long q0 = Queries::wide(queries(smem, g));
-                Ring<Tile> ring(ring_at(smem));
+                Pipeline<Tile> pipe(pipeline_at(smem));
                 AttBlock w;
 
                 if (Tile::TURNS && g == GROUPS - 1)
@@ -372,46 +372,46 @@ struct AttForward90 {
                         att_zero(acc);
                         const unsigned long long q = q0 + (unsigned long long)(i % 2 * (GROUPS * Tile::Q / 16));
                         Mbar *const done = was_read(smem, i % 2 * GROUPS + g);
-                        ring_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
+                        pipeline_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
                         for (; j < a; j++)
-                                skip_step(ring, g, j, w.n);
+                                skip_step(pipe, g, j, w.n);
                         if (a < b) {
-                                int at = ring.stage;
-                                turn_begin(g);
-                                ring.wait_full();
+                                int at = pipe.stage;
+                                pingpong_begin(g);
+                                pipe.wait_full();
                                 wgmma_fence();
-                                scores(x, q, ring.a());
-                                turn_end(g);
-                                ring.next();
+                                scores(x, q, pipe.a());
+                                pingpong_end(g);
+                                pipe.next();
                                 if (a > 0)
-                                        skip(ring);
+                                        skip(pipe);
                                 wgmma_wait<0>();
                                 wgmma_hold(x);
-                                read(ring.empty(at));
+                                read(pipe.empty(at));
                                 mask(x, hd, begins, row, (w.n0 + a) * BN);
                                 raise(x, top, scale);
                                 exponents(x, top, sum);
                                 pack(p, x);
-                                ring.wait_full();
+                                pipe.wait_full();
                                 for (j = a + 1; j < b; j++) {
-                                        at = ring.stage;
-                                        const char *const panel = ring.a();
+                                        at = pipe.stage;
+                                        const char *const panel = pipe.a();
                                         float part[2];
-                                        turn_begin(g);
+                                        pingpong_begin(g);
                                         wgmma_fence();
                                         scores(x, q, panel);
-                                        ring.next();
-                                        const int at_v = ring.stage;
-                                        ring.wait_full();
+                                        pipe.next();
+                                        const int at_v = pipe.stage;
+                                        pipe.wait_full();
                                         wgmma_fence();
-                                        values(o, p, ring);
-                                        ring.next();
-                                        turn_end(g);
+                                        values(o, p, pipe);
+                                        pipe.next();
+                                        pingpong_end(g);
                                         wgmma_wait<1>();
                                         wgmma_hold(x);
                                         mask(x, hd, begins, row, (w.n0 + j) * BN);
                                         exponents(x, top, part);
-                                        const bool here = ring.is_full();
+                                        const bool here = pipe.is_full();
                                         bool raised = false;
                                         if (bar_any(8 + g, 128, too_large(top, part))) {
                                                 wgmma_fence();
@@ -423,15 +423,15 @@ struct AttForward90 {
                                                 raised = raise(x, top, scale);
                                                 exponents(x, top, part);
                                         }
-                                        read(ring.empty(at));
+                                        read(pipe.empty(at));
                                         if (raised)
                                                 sum[0] *= scale[0], sum[1] *= scale[1];
                                         sum[0] += part[0], sum[1] += part[1];
                                         if (!here)
-                                                ring.wait_full();
+                                                pipe.wait_full();
                                         wgmma_wait<0>();
                                         wgmma_hold(o);
-                                        read(ring.empty(at_v));
+                                        read(pipe.empty(at_v));
                                         if (raised)
 #pragma unroll
                                                 for (int e = 0; e < D / 2; e++)
@@ -439,28 +439,28 @@ struct AttForward90 {
                                         pack(p, x);
                                 }
                                 read(done);
-                                turn_begin(g);
+                                pingpong_begin(g);
                                 if (b < w.n)
-                                        skip(ring);
-                                at = ring.stage;
-                                ring.wait_full();
+                                        skip(pipe);
+                                at = pipe.stage;
+                                pipe.wait_full();
                                 if (Att::COUNTED && (w.n0 + b) * BN > hd.S)
-                                        clear(ring.a(), hd.S - (w.n0 + b - 1) * BN, g);
+                                        clear(pipe.a(), hd.S - (w.n0 + b - 1) * BN, g);
                                 wgmma_fence();
-                                values(o, p, ring);
-                                turn_end(g);
-                                ring.next();
+                                values(o, p, pipe);
+                                pingpong_end(g);
+                                pipe.next();
                                 wgmma_wait<0>();
                                 wgmma_hold(o);
-                                read(ring.empty(at));
+                                read(pipe.empty(at));
                                 j = b + 1;
                         } else {
                                 read(done);
                         }
                         for (; j <= w.n; j++)
-                                skip_step(ring, g, j, w.n);
+                                skip_step(pipe, g, j, w.n);
                         if (t0 >= 0)
-                                finish(acc, top, sum, hd, lse, w, w0, work.T, tail);
+                                finish(acc, top, sum, hd, lse, w, w0, work.T, epilogue);
                 }
                 if (Tile::TURNS && g == 0)
                         bar_sync(1, 256);
@@ -468,10 +468,10 @@ struct AttForward90 {
 
         struct WarpRows { static constexpr int WM = 16, WN = D; };
 
-        template <class Tail>
+        template <class Epilogue>
         static __device__ __forceinline__ void finish(float (&acc)[1][D / 8][4], const float (&top)[2],
                                                       const float (&sum)[2], const Head &hd, float *lse,
-                                                      const AttBlock &w, int w0, int T, const Tail &tail)
+                                                      const AttBlock &w, int w0, int T, const Epilogue &epilogue)
         {
                 const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -486,22 +486,22 @@ struct AttForward90 {
                                 acc[0][n][2 * i + 1] *= inv;
                         }
                 }
-                mma_tail<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D, tail);
+                mma_epilogue<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D, epilogue);
         }
 };
 
-template <class E, class Att, class Tile, class Tail>
+template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attention_sm90_persistent(const AttMap &q, const AttMap &k, const AttMap &v, const AttIn<E, Att> &in,
                                        float *lse, int B, int T, const Rt *rt, int first, int step, char *smem,
-                                       const Tail &tail)
+                                       const Epilogue &epilogue)
 {
-        typedef AttForward90<E, Att, Tile> F;
+        typedef AttForwardSm90<E, Att, Tile> F;
         const AttWork<E, Att, Tile> work = { in, rt, B, T, first, step };
-        const Ring<Tile> ring(F::ring_at(smem));
+        const Pipeline<Tile> pipe(F::pipeline_at(smem));
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), 1);
-                        mbarrier_init(ring.empty(s), 4 * Tile::GROUPS);
+                        mbarrier_init(pipe.full(s), 1);
+                        mbarrier_init(pipe.empty(s), 4 * Tile::GROUPS);
                 }
                 for (int at = 0; at < 2 * Tile::GROUPS; at++) {
                         mbarrier_init(F::landed(smem, at), 1);
@@ -520,12 +520,12 @@ TGC_DEV void attention_sm90_persistent(const AttMap &q, const AttMap &k, const A
                 __syncwarp();
         } else {
                 setmaxnreg_inc<Tile::MANY>();
-                F::compute(work, lse, smem, tail);
+                F::compute(work, lse, smem, epilogue);
         }
         __syncthreads();
         if (threadIdx.x == 0)
                 for (int s = 0; s < 2 * Tile::STAGES + 4 * Tile::GROUPS; s++)
-                        mbarrier_inval(ring.full(0) + s);
+                        mbarrier_inval(pipe.full(0) + s);
         __syncthreads();
 }
 

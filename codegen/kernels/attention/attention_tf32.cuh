@@ -144,9 +144,9 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<float, MT, NT> &p
 }
 
 /* Half a run of 8 at a time. */
-template <int D, int MT, int NT, class Tail>
+template <int D, int MT, int NT, class Epilogue>
 TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows, int row_base,
-                       int d0, int col_base, Tail &tail, float)
+                       int d0, int col_base, Epilogue &epilogue, float)
 {
 #pragma unroll
         for (int m = 0; m < MT; m++)
@@ -158,7 +158,7 @@ TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int
                                 const int j = n / 2 * 4, e = 2 * i + n % 2;
                                 const float s = f[m][i];
                                 if (row < rows && d < D)
-                                        att_put4(tail, row_base + row, col_base + d, x[m][j][e] * s, x[m][j + 1][e] * s,
+                                        att_put4(epilogue, row_base + row, col_base + d, x[m][j][e] * s, x[m][j + 1][e] * s,
                                                  x[m][j + 2][e] * s, x[m][j + 3][e] * s);
                         }
 }

@@ -9,13 +9,13 @@
  * time, and that block's barrier counts the bytes: through global memory it took a fence, 0.4 us, and a read, 0.2.  The
  * first block stores q, k and v for others afterwards.
  *
- *      attend_task<E, Att, AttendTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>, AttendColumns<Q, K, V, STAGE>,
- *                  N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q, near_k, near_v, head, tail, att_tail
+ *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>, QkvColumns<Q, K, V, STAGE>,
+ *                  N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q, near_k, near_v, prologue, epilogue, att_epilogue
  *                                     [, gain[, keep]])
  *      Att::K clusters of CLUSTER blocks; attend_smem<...>() bytes of shared memory.
  *
- * w to keep, and ROWS, SPLIT: as in matvec_short_task, whose tail stores q and appends k and v; att_tail: as in
- * attention_task.  near_q, near_k and near_v are the pointers that the tail stores by: they are turned to shared
+ * w to keep, and ROWS, SPLIT: as in gemv_short_task, whose epilogue stores q and appends k and v; att_epilogue: as in
+ * attention_task.  near_q, near_k and near_v are the pointers that the epilogue stores by: they are turned to shared
  * memory.  Of the product's columns those of head h's q begin at Q + h D, of kv head h's k at K + h D; at most STAGE
  * elements lie from near_q on.  QUERIES: a power of two at or above H/K.  CLUSTER blocks of THREADS / 32 / SPLIT warps
  * times ROWS columns make a kv head's (H/K + 2) D columns; ROWS divides D, and ROWS columns are a multiple of 4 bytes.
@@ -31,17 +31,17 @@
 
 /* SMEM: the shared memory that the launch has, if it is to be checked. */
 template <int CLUSTER_, int THREADS_, int ROWS_, int SPLIT_, int QUERIES_, int SMEM_ = 0>
-struct AttendTile {
+struct QkvAttentionTile {
         static constexpr int CLUSTER = CLUSTER_, THREADS = THREADS_, ROWS = ROWS_, SPLIT = SPLIT_, QUERIES = QUERIES_;
         static constexpr int SMEM = SMEM_;
         typedef AttDecode<QUERIES, CLUSTER, THREADS> Decode;
 };
 
 template <int Q_, int K_, int V_, int STAGE_>
-struct AttendColumns { static constexpr int Q = Q_, K = K_, V = V_, STAGE = STAGE_; };
+struct QkvColumns { static constexpr int Q = Q_, K = K_, V = V_, STAGE = STAGE_; };
 
 /* Shared memory, in bytes from its start: the sums of attention_decode.cuh, a record for each block and query; what the
- * cluster made of this kv head (q, k, v) and the barrier that counts it; where the tail stores k and v, and q. */
+ * cluster made of this kv head (q, k, v) and the barrier that counts it; where the epilogue stores k and v, and q. */
 template <class E, class Att, class Tile, class Columns>
 struct AttendSmem {
         static constexpr int HEAD = (Att::H / Att::K + 2) * Att::D * (int)sizeof(E), D = Att::D * (int)sizeof(E);
@@ -67,7 +67,7 @@ TGC_DEV int attend_first(int rank)
 
 /* The same column of the product. */
 template <class Att, class Columns>
-TGC_DEV int attend_column(int hk, int c)
+TGC_DEV int qkv_column(int hk, int c)
 {
         constexpr int D = Att::D, GROUP = Att::H / Att::K;
         return c < GROUP * D ? Columns::Q + hk * GROUP * D + c
@@ -76,14 +76,14 @@ TGC_DEV int attend_column(int hk, int c)
 
 /* `to`, as far on as p is from `from`.  (The sum starts at `to`, for the compiler goes by that whose memory it is.) */
 template <class E>
-TGC_DEV E *attend_turn(E *to, const E *p, const E *from)
+TGC_DEV E *qkv_attention_turn(E *to, const E *p, const E *from)
 {
         return (E *)((char *)to + ((const char *)p - (const char *)from));
 }
 
 /* Parts of one row, each the maximum and sums of its keys, to its D values. */
-template <class E, class Att, class Tile, class Tail>
-TGC_DEV void attend_combine(const float *all, int parts, int hk, const Tail &tail)
+template <class E, class Att, class Tile, class Epilogue>
+TGC_DEV void attend_combine(const float *all, int parts, int hk, const Epilogue &epilogue)
 {
         constexpr int RECORD = att_record<Att>(), NEXT = Tile::QUERIES * RECORD, PAIRS = (Att::D + 1) / 2,
                       GROUP = Att::H / Att::K;
@@ -102,27 +102,27 @@ TGC_DEV void attend_combine(const float *all, int parts, int hk, const Tail &tai
                 const float inv = sum > 0.f ? 1.f / sum : 0.f;
                 o[0] *= inv;
                 o[1] *= inv;
-                att_put2<Att::D>(tail, 0, (hk * GROUP + r) * Att::D, d, o);
+                att_put2<Att::D>(epilogue, 0, (hk * GROUP + r) * Att::D, d, o);
         }
 }
 
-template <class E, class Att, class Tile, class Columns, int N, int K, int NORM, int ALIGN, class Head, class Tail,
-          class AttTail, class Gain = NoGain, class Keep = NoKeep>
-TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &in, const Rt *rt, char *smem, E *&near_q,
-                         E *&near_k, E *&near_v, const Head &head, const Tail &tail, const AttTail &att_tail,
+template <class E, class Att, class Tile, class Columns, int N, int K, int NORM, int ALIGN, class Prologue, class Epilogue,
+          class AttEpilogue, class Gain = NoGain, class Keep = NoKeep>
+TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, Att> &in, const Rt *rt, char *smem, E *&near_q,
+                         E *&near_k, E *&near_v, const Prologue &prologue, const Epilogue &epilogue, const AttEpilogue &att_epilogue,
                          const Gain &gain = Gain(), const Keep &keep = Keep())
 {
         typedef typename Tile::Decode Decode;
         typedef AttendSmem<E, Att, Tile, Columns> S;
         constexpr int D = Att::D, RECORD = att_record<Att>(), PAIRS = (D + 1) / 2, GROUP = Att::H / Att::K;
         constexpr int WORDS = Tile::ROWS * (int)sizeof(E) / 4;
-        static_assert(!Tile::SMEM || Tile::SMEM == S::SIZE, "attend: as ../gen_attend_sm90.c counts it");
+        static_assert(!Tile::SMEM || Tile::SMEM == S::SIZE, "attend: as ../sm90_qkv_attention.c counts it");
         static_assert(WORDS * 4 == Tile::ROWS * (int)sizeof(E) && WORDS * Tile::CLUSTER <= 32, "attend: a warp's columns");
         const int rank = (int)cluster_rank(), hk = (int)blockIdx.x / Tile::CLUSTER, lane = threadIdx.x & 31;
         const AttQueries<Att, Decode> rows = { 0, hk, 0 };
         E *made = (E *)(smem + S::MADE), *stage_k = (E *)(smem + S::STAGE_KV), *stage_v = stage_k + D;
         E *const stage_q = (E *)(smem + S::STAGE_Q);
-        const E *const own_q = stage_q + (in.q - near_q) + hk * GROUP * D;      /* this kv head's, from the tail */
+        const E *const own_q = stage_q + (in.q - near_q) + hk * GROUP * D;      /* this kv head's, from the epilogue */
         Mbar *const bar = (Mbar *)(smem + S::BAR);
         if (threadIdx.x == 0) {
                 mbarrier_init(bar, 1);
@@ -135,13 +135,13 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
         int pos = 0;
         const AttPart at = att_sums<E, Att, Decode>(here, rows, 1, rt, rank, smem, [&] {
                 const int c = attend_first<Att, Tile>(rank);
-                matvec_short_columns<E, N, K, Tile::THREADS, Tile::ROWS, Tile::SPLIT, NORM, ALIGN>(
-                        w, ldw, eps, attend_column<Att, Columns>(hk, c), blockIdx.x == 0, smem, head, tail, gain, keep,
+                gemv_short_columns<E, N, K, Tile::THREADS, Tile::ROWS, Tile::SPLIT, NORM, ALIGN>(
+                        w, ldw, eps, qkv_column<Att, Columns>(hk, c), blockIdx.x == 0, smem, prologue, epilogue, gain, keep,
                         [&] {
                                 pos = rt->pos[0];
                                 near_q = stage_q;
-                                near_k = attend_turn(stage_k, near_k, in.k + pos * in.sk.t + hk * D);
-                                near_v = attend_turn(stage_v, near_v, in.v + pos * in.sv.t + hk * D);
+                                near_k = qkv_attention_turn(stage_k, near_k, in.k + pos * in.sk.t + hk * D);
+                                near_v = qkv_attention_turn(stage_v, near_v, in.v + pos * in.sv.t + hk * D);
                         });
                 cluster_wait();                 /* all barriers are there; bytes may come before they are announced */
                 if (threadIdx.x == 0)
@@ -172,7 +172,7 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
                         const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
                         o[0] *= inv;
                         o[1] *= inv;
-                        att_put2<Att::D>(att_tail, 0, (hk * GROUP + r) * Att::D, d, o);
+                        att_put2<Att::D>(att_epilogue, 0, (hk * GROUP + r) * Att::D, d, o);
                 }
                 return;
         }
@@ -192,7 +192,7 @@ TGC_DEV void attend_task(const E *w, long ldw, float eps, const AttIn<E, Att> &i
         if (rank)
                 return;
         cluster_wait();
-        attend_combine<E, Att, Tile>(all, at.parts, hk, att_tail);
+        attend_combine<E, Att, Tile>(all, at.parts, hk, att_epilogue);
 }
 #endif
 

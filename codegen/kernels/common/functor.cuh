@@ -1,6 +1,6 @@
-/* functor.cuh: what generated heads and tails call. */
-#ifndef TGC_TAIL_CUH
-#define TGC_TAIL_CUH
+/* functor.cuh: what generated prologues and epilogues call. */
+#ifndef TGC_EPILOGUE_CUH
+#define TGC_EPILOGUE_CUH
 
 #include "tgc.cuh"
 #include "ptx.cuh"
@@ -63,17 +63,17 @@ TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y
 /* Kernels on 16-bit storage use the special function unit (2 ulp or so, far below the storage's rounding;
  * subnormal numbers are zero); those on float32 are exact to an ulp. */
 #if TGC_FAST_MATH
-TGC_DEV float tail_exp(float x) { return fast_exp2(x * 1.4426950409f); }
-TGC_DEV float tail_div(float x, float y) { return x * fast_rcp(y); }
+TGC_DEV float epilogue_exp(float x) { return fast_exp2(x * 1.4426950409f); }
+TGC_DEV float epilogue_div(float x, float y) { return x * fast_rcp(y); }
 #else
-TGC_DEV float tail_exp(float x) { return expf(x); }
-TGC_DEV float tail_div(float x, float y) { return x / y; }
+TGC_DEV float epilogue_exp(float x) { return expf(x); }
+TGC_DEV float epilogue_div(float x, float y) { return x / y; }
 #endif
 
 /* What an int would hold of it: no fraction, nothing larger, no NaN. */
 TGC_DEV float whole(float x) { return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f; }
-TGC_DEV float sigmoid(float x) { return tail_div(1.f, 1.f + tail_exp(-x)); }
-TGC_DEV float silu(float x) { return tail_div(x, 1.f + tail_exp(-x)); }
+TGC_DEV float sigmoid(float x) { return epilogue_div(1.f, 1.f + epilogue_exp(-x)); }
+TGC_DEV float silu(float x) { return epilogue_div(x, 1.f + epilogue_exp(-x)); }
 
 /* A normal number's chance of being below x; e: exp(-x^2 / 2).  16-bit storage: the rational polynomial of Abramowitz and Stegun,
  * 7.1.26, within 8e-8, whose exponential the slope needs too. */
@@ -90,7 +90,7 @@ TGC_DEV float normal_below(float x, float e)
 #endif
 }
 
-TGC_DEV float gelu(float x) { return x * normal_below(x, tail_exp(-0.5f * x * x)); }
+TGC_DEV float gelu(float x) { return x * normal_below(x, epilogue_exp(-0.5f * x * x)); }
 
 /* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q = x^2. */
 TGC_DEV float gelu_gate(float x, float q)
@@ -113,7 +113,7 @@ TGC_DEV float gelu_tanh_slope(float x)
 
 TGC_DEV float gelu_slope(float x)
 {
-        const float e = tail_exp(-0.5f * x * x);
+        const float e = epilogue_exp(-0.5f * x * x);
         return normal_below(x, e) + x * 0.3989422804f * e;
 }
 

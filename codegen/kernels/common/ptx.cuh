@@ -232,13 +232,13 @@ TGC_DEV void bar_arrive(int id, int n) { asm volatile("bar.arrive %0, %1;" :: "r
 
 /* Programmatic dependent launch: wait until the kernel before is done and its
  * writes visible; let the kernel after start its prologue.  Without the launch
- * attribute, and below sm_90, they do nothing.  TGC_NEXT_EARLY: waiting is followed by letting
+ * attribute, and below sm_90, they do nothing.  TGC_PDL_AFTER_WAIT: waiting is followed by letting
  * start, so that whoever starts knows that all kernels but this one are done. */
 TGC_DEV void pdl_wait()
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
         asm volatile("griddepcontrol.wait;" ::: "memory");
-#ifdef TGC_NEXT_EARLY
+#ifdef TGC_PDL_AFTER_WAIT
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 #endif

@@ -331,14 +331,14 @@ template <int N> TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
 #define TGC_R20 TGC_R10() TGC_R10(1)
 #define TGC_R40 TGC_R20 TGC_R10(2) TGC_R10(3)
 #define TGC_R60 TGC_R40 TGC_R10(4) TGC_R10(5)
-#define TGC_R90 TGC_R60 TGC_R10(6) TGC_R10(7) TGC_R10(8)
+#define TGC_R_sm90 TGC_R60 TGC_R10(6) TGC_R10(7) TGC_R10(8)
 #define TGC_R4 "%0, %1, %2, %3"
 #define TGC_R16 TGC_R10() "%10, %11, %12, %13, %14, %15"
 #define TGC_R32 TGC_R20 TGC_R10(2) "%30, %31"
 #define TGC_R48 TGC_R40 "%40, %41, %42, %43, %44, %45, %46, %47"
 #define TGC_R64 TGC_R60 "%60, %61, %62, %63"
-#define TGC_R96 TGC_R90 "%90, %91, %92, %93, %94, %95"
-#define TGC_R128 TGC_R90 TGC_R10(9) TGC_R10(10) TGC_R10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+#define TGC_R96 TGC_R_sm90 "%90, %91, %92, %93, %94, %95"
+#define TGC_R128 TGC_R_sm90 TGC_R10(9) TGC_R10(10) TGC_R10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 #define TGC_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
                   "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define TGC_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])

@@ -2,7 +2,7 @@
  *
  * Kernels as tasks.  A family is one `__device__` function template
  *
- *      NAME_task<constants...>(pointers, sizes, int tile, char *smem, head, tail)
+ *      NAME_task<constants...>(pointers, sizes, int tile, char *smem, prologue, epilogue)
  *
  * that does the work of one tile with one thread block.  It never reads blockIdx:
  * the shell does (one grid per kernel today, a persistent kernel that walks
@@ -10,11 +10,11 @@
  * no thread waiting and ends with its shared memory free for the next task
  * (__syncthreads() first if it touched any).
  *
- * Heads and tails.  What was fused before and after a family's own work arrives
+ * Heads and epilogues.  What was fused before and after a family's own work arrives
  * as two functors over V neighbouring elements of one row:
  *
- *      head(int row, int col, float (&v)[V])    fills v    (loads, residual add, ...)
- *      tail(int row, int col, float (&v)[V])    consumes v (bias, activation, store)
+ *      prologue(int row, int col, float (&v)[V])    fills v    (loads, residual add, ...)
+ *      epilogue(int row, int col, float (&v)[V])    consumes v (bias, activation, store)
  *
  * `row` counts all leading dimensions flattened, `col` the last one; col is a
  * multiple of V.  Each functor states `static constexpr int MAXV` (1, 2, 4 or 8):
@@ -154,7 +154,7 @@ struct Raw {
         }
 };
 
-/* Some tails can start their reads before their values are there:
+/* Some epilogues can start their reads before their values are there:
  *
  *      template <int V> struct In;                             what was read
  *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of them of rows
@@ -162,37 +162,37 @@ struct Raw {
  *      get_cols(int col, In<V> &)                              and of what all rows share
  *      (int row, int col, float (&v)[V], const In<V> &)        the rest
  *
- * TailReads serves both kinds. */
+ * EpilogueReads serves both kinds. */
 template <class> struct Exists { typedef void T; };
 
-template <class Tail, int V, class = void>
-struct TailReads {
+template <class Epilogue, int V, class = void>
+struct EpilogueReads {
         static constexpr int N = 0, ROWS = 0;
-        __device__ __forceinline__ void get_rows(const Tail &, int, int) {}
-        __device__ __forceinline__ void get_cols(const Tail &, int) {}
-        __device__ __forceinline__ void get(const Tail &, int, int) {}
+        __device__ __forceinline__ void get_rows(const Epilogue &, int, int) {}
+        __device__ __forceinline__ void get_cols(const Epilogue &, int) {}
+        __device__ __forceinline__ void get(const Epilogue &, int, int) {}
         template <class... Out>
-        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
+        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col, float (&v)[V], const Out &...out) const
         {
-                tail(row, col, v, out...);
+                epilogue(row, col, v, out...);
         }
 };
 
-template <class Tail, int V>
-struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
-        static constexpr int N = Tail::READS, ROWS = Tail::ROW_READS;
-        typename Tail::template In<V> in;
-        __device__ __forceinline__ void get_rows(const Tail &tail, int row, int col) { tail.get_rows(row, col, in); }
-        __device__ __forceinline__ void get_cols(const Tail &tail, int col) { tail.get_cols(col, in); }
-        __device__ __forceinline__ void get(const Tail &tail, int row, int col)
+template <class Epilogue, int V>
+struct EpilogueReads<Epilogue, V, typename Exists<typename Epilogue::template In<V>>::T> {
+        static constexpr int N = Epilogue::READS, ROWS = Epilogue::ROW_READS;
+        typename Epilogue::template In<V> in;
+        __device__ __forceinline__ void get_rows(const Epilogue &epilogue, int row, int col) { epilogue.get_rows(row, col, in); }
+        __device__ __forceinline__ void get_cols(const Epilogue &epilogue, int col) { epilogue.get_cols(col, in); }
+        __device__ __forceinline__ void get(const Epilogue &epilogue, int row, int col)
         {
-                get_rows(tail, row, col);
-                get_cols(tail, col);
+                get_rows(epilogue, row, col);
+                get_cols(epilogue, col);
         }
         template <class... Out>
-        __device__ __forceinline__ void call(const Tail &tail, int row, int col, float (&v)[V], const Out &...out) const
+        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col, float (&v)[V], const Out &...out) const
         {
-                tail(row, col, v, in, out...);
+                epilogue(row, col, v, in, out...);
         }
 };
 
@@ -203,58 +203,58 @@ struct TailReads<Tail, V, typename Exists<typename Tail::template In<V>>::T> {
  *
  * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two neighbours (0: nothing, -1:
  * several arrays).  STORES 0: some of it is not so.  Straight stores.
- * With STORES and no SUMS a tail may be called outside of rows x cols too, where what it puts is dropped: what it reads by
+ * With STORES and no SUMS an epilogue may be called outside of rows x cols too, where what it puts is dropped: what it reads by
  * itself, not by In, it leaves alone there. */
 struct Straight {
         template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
         {
                 store<V>(p, v);
         }
-        template <class Tail> __device__ __forceinline__ float of_row(const Tail &tail, int row) const
+        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &epilogue, int row) const
         {
-                return tail.get_row(row);
+                return epilogue.get_row(row);
         }
         template <int V> __device__ __forceinline__ void sum(const float (&)[V]) const {}
 };
 
-/* A tail with SUMS wants a number of its row, get_row(row), which it has from out.of_row(*this, row), and with SUMS 1 what it
+/* An epilogue with SUMS wants a number of its row, get_row(row), which it has from out.of_row(*this, row), and with SUMS 1 what it
  * gave to out.sum(v) added up over the row's columns in a tile: put_sum(row, tile across, sum).  A warp that has whole
- * rows of a tile asks once a tile and sums (PairTail); Straight asks each time and sums nothing. */
-template <class Tail, class = void> struct TailSums { static constexpr bool ASKS = false, SUMS = false; };
+ * rows of a tile asks once a tile and sums (PairEpilogue); Straight asks each time and sums nothing. */
+template <class Epilogue, class = void> struct EpilogueSums { static constexpr bool ASKS = false, SUMS = false; };
 
 template <int> struct Number { typedef void T; };
-template <class Tail>
-struct TailSums<Tail, typename Number<Tail::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Tail::SUMS; };
+template <class Epilogue>
+struct EpilogueSums<Epilogue, typename Number<Epilogue::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Epilogue::SUMS; };
 
-/* A tail with WholeRows has another, `tail`, for the values, and wants what that leaves in v of a tile's rows at once, from
+/* An epilogue with WholeRows has another, `epilogue`, for the values, and wants what that leaves in v of a tile's rows at once, from
  * the families that know it (gemm_norm.cuh). */
-template <class Tail, class = void>
-struct TailRows {
-        typedef Tail Values;
+template <class Epilogue, class = void>
+struct EpilogueRows {
+        typedef Epilogue Values;
         static constexpr bool WHOLE = false;
-        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t; }
+        static __device__ __forceinline__ const Values &of_values(const Epilogue &t) { return t; }
 };
-template <class Tail>
-struct TailRows<Tail, typename Exists<typename Tail::WholeRows>::T> {
-        typedef typename Tail::WholeRows Values;
+template <class Epilogue>
+struct EpilogueRows<Epilogue, typename Exists<typename Epilogue::WholeRows>::T> {
+        typedef typename Epilogue::WholeRows Values;
         static constexpr bool WHOLE = true;
-        static __device__ __forceinline__ const Values &of_values(const Tail &t) { return t.tail; }
+        static __device__ __forceinline__ const Values &of_values(const Epilogue &t) { return t.epilogue; }
 };
 
-template <class Tail, class = void>
-struct TailStores {
+template <class Epilogue, class = void>
+struct EpilogueStores {
         static constexpr int N = 0, READ = 2;
         static __device__ __forceinline__ constexpr int width(int) { return 2; }
         static __device__ __forceinline__ constexpr bool pairs() { return false; }
 };
-template <class Tail>
-struct TailStores<Tail, typename Number<Tail::STORES>::T> {
-        static constexpr int N = Tail::STORES, READ = Tail::READ ? Tail::READ : 2;
-        static __device__ __forceinline__ constexpr int width(int k) { return k ? Tail::WIDTH1 : Tail::WIDTH0; }
+template <class Epilogue>
+struct EpilogueStores<Epilogue, typename Number<Epilogue::STORES>::T> {
+        static constexpr int N = Epilogue::STORES, READ = Epilogue::READ ? Epilogue::READ : 2;
+        static __device__ __forceinline__ constexpr int width(int k) { return k ? Epilogue::WIDTH1 : Epilogue::WIDTH0; }
         /* Do pairs of neighbours fill whole chunks of 16 bytes, in 16 rows of at most 128? */
         static __device__ __forceinline__ constexpr bool pairs()
         {
-                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) && (!Tail::READ || Tail::READ == width(0)) && Tail::READ >= 0;
+                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) && (!Epilogue::READ || Epilogue::READ == width(0)) && Epilogue::READ >= 0;
         }
 };
 

@@ -163,32 +163,32 @@ TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, l
                                         float *s)
 {
         if (ty == TY_F32)
-                matvec_rows(m, TY_F32, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
+                gemv_rows(m, TY_F32, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
         else
-                matvec_rows(m, ty, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
+                gemv_rows(m, ty, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
 }
 
-/* tail(row = b*T + t, col = h*DV + d, ...). */
+/* epilogue(row = b*T + t, col = h*DV + d, ...). */
 TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 {
         return (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a));
 }
 
-TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args, TailFn *tail)
+TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args, EpilogueFn *epilogue)
 {
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, one = few && D == TGC_VEC;
         int pack_k = !few || (D <= ATTENTION_D_SMALL && !one);
         long ldq = D + TGC_VEC, ldo = att_pad(DV);
         float *q = tgc_scratch;
-        TGC_HIDE(q);                    /* as in matvec_gain_task */
+        TGC_HIDE(q);                    /* as in gemv_gain_task */
         float *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
         float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
         float *vp = kp + ATTENTION_KB * ATTENTION_D_MAX;
         float max[ATTENTION_ROWS_MAX], sum[ATTENTION_ROWS_MAX];
         att_fetch(a, a->q, t, D, q, ldq);
         for (int r = 0; r < t.rows; r++) {
-                matvec_pad(q + r * ldq, D);
+                gemv_pad(q + r * ldq, D);
                 max[r] = -INFINITY;
                 sum[r] = 0.f;
         }
@@ -199,7 +199,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 if (one) {
                         att_dots(t.rows, a->k.ty, a->k.p, ka, a->k.t, n, q, ldq, s);
                 } else if (!pack_k) {
-                        matvec_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s, ATTENTION_KB, 0);
+                        gemv_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s, ATTENTION_KB, 0);
                 } else {
                         pack_rows(kp, a->k.p, a->k.ty, ka, a->k.t, n, D);
                         gemm_block(t.rows, n, D, q, ldq, 1, kp, s, ATTENTION_KB, 0);
@@ -216,7 +216,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                                 dropout_n(sr, n, a->drop, a->drop_id, att_drop_index(a, rt, t, h, query, s0), rt);
                 }
                 if (few) {
-                        matvec_rows(t.rows, a->v.ty, 0, a->v.p, va, a->v.t, DV, n, s, ATTENTION_KB, o, ldo, 1);
+                        gemv_rows(t.rows, a->v.ty, 0, a->v.p, va, a->v.t, DV, n, s, ATTENTION_KB, o, ldo, 1);
                 } else {
                         pack_b(vp, a->v.p, a->v.ty, va, a->v.t, DV, n, 0);
                         gemm_block(t.rows, DV, n, s, ATTENTION_KB, 1, vp, o, ldo, 1);
@@ -231,7 +231,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 for (int d = 0; d < DV; d++)
                         o[r * ldo + d] *= inv;
                 for (int d = 0; d < DV; d += TGC_SEG)
-                        tail(args, (long)t.b * rt->T + query, h * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
+                        epilogue(args, (long)t.b * rt->T + query, h * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
                              o + r * ldo + d);
         }
 }
@@ -277,11 +277,11 @@ TGC_INLINE void att_delta(const Attention *a, Heads out, AttTile t, const float 
         }
 }
 
-/* out, dout: forward's result and its gradient.  dq goes to tail(row = b*T + t, col = h*D + d). */
+/* out, dout: forward's result and its gradient.  dq goes to epilogue(row = b*T + t, col = h*D + d). */
 TGC_INLINE long attention_grad_q_tiles(const Attention *a, const Rt *rt) { return attention_tiles(a, rt); }
 
 TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout, const Rt *rt, long tile,
-                                      const void *args, TailFn *tail)
+                                      const void *args, EpilogueFn *epilogue)
 {
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a);
@@ -307,11 +307,11 @@ TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout,
         }
         for (int r = 0; r < t.rows; r++)
                 for (int d = 0; d < D; d += TGC_SEG)
-                        tail(args, (long)t.b * rt->T + att_query(t, r), att_head(a, t, r) * D + d,
+                        epilogue(args, (long)t.b * rt->T + att_query(t, r), att_head(a, t, r) * D + d,
                              D - d < TGC_SEG ? D - d : TGC_SEG, dq + r * ldq + d);
 }
 
-/* dk and dv: tails(row = b*S + s, col = k*D + d resp. k*DV + d).  S = pos[b] + T must be the same
+/* dk and dv: epilogues(row = b*S + s, col = k*D + d resp. k*DV + d).  S = pos[b] + T must be the same
  * for all b.  A tile is (b, key head, ATTENTION_KB keys) and walks the queries in order. */
 TGC_INLINE long attention_grad_kv_tiles(const Attention *a, const Rt *rt)
 {
@@ -320,7 +320,7 @@ TGC_INLINE long attention_grad_kv_tiles(const Attention *a, const Rt *rt)
 }
 
 TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout, const Rt *rt, long tile,
-                                       const void *args, TailFn *tail_k, TailFn *tail_v)
+                                       const void *args, EpilogueFn *epilogue_k, EpilogueFn *epilogue_v)
 {
         int S = (a->cached ? rt->pos[0] : 0) + rt->T, D = a->D, DV = att_dv(a);
         long blocks = tgc_ceil_div(S, ATTENTION_KB), b = tile / blocks / a->K, kh = tile / blocks % a->K;
@@ -356,10 +356,10 @@ TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout
         }
         for (int i = 0; i < n; i++) {
                 for (int d = 0; d < D; d += TGC_SEG)
-                        tail_k(args, b * S + s0 + i, (int)kh * D + d, D - d < TGC_SEG ? D - d : TGC_SEG,
+                        epilogue_k(args, b * S + s0 + i, (int)kh * D + d, D - d < TGC_SEG ? D - d : TGC_SEG,
                                dk + i * ldq + d);
                 for (int d = 0; d < DV; d += TGC_SEG)
-                        tail_v(args, b * S + s0 + i, (int)kh * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
+                        epilogue_v(args, b * S + s0 + i, (int)kh * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
                                dv + i * ldo + d);
         }
 }

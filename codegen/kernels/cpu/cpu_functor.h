@@ -1,6 +1,6 @@
-/* cpu_functor.h: what generated heads and tails call; the twin of functor.cuh. */
-#ifndef TGC_CPU_TAIL_H
-#define TGC_CPU_TAIL_H
+/* cpu_functor.h: what generated prologues and epilogues call; the twin of functor.cuh. */
+#ifndef TGC_CPU_EPILOGUE_H
+#define TGC_CPU_EPILOGUE_H
 
 #include "cpu_math.h"
 

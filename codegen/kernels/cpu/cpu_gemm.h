@@ -1,4 +1,4 @@
-/* cpu_gemm.h: C = op(A) op(B), then the tail, for M above a handful of rows.
+/* cpu_gemm.h: C = op(A) op(B), then the epilogue, for M above a handful of rows.
  *
  * A tile is a block of C, MATMUL_MT x MATMUL_NT at most.  It walks k in steps of
  * MATMUL_KC; each step copies its part of B into panels of GEMM_NR columns (rows
@@ -224,17 +224,17 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
 
 typedef struct Blocking { long mt, nt, m_tiles, n_tiles; } Blocking;
 
-TGC_INLINE long matmul_even(long n, long most, long step)
+TGC_INLINE long gemm_even(long n, long most, long step)
 {
         return tgc_ceil_div(tgc_ceil_div(n, tgc_ceil_div(n, most)), step) * step;
 }
 
-TGC_INLINE Blocking matmul_blocking(long batch, long M, long N, long K)
+TGC_INLINE Blocking gemm_blocking(long batch, long M, long N, long K)
 {
         Blocking b = { MATMUL_MT, MATMUL_NT, 0, 0 };
         for (;;) {
-                b.mt = matmul_even(tgc_max(M, 1), b.mt, GEMM_MR);
-                b.nt = matmul_even(tgc_max(N, 1), b.nt, GEMM_NR);
+                b.mt = gemm_even(tgc_max(M, 1), b.mt, GEMM_MR);
+                b.nt = gemm_even(tgc_max(N, 1), b.nt, GEMM_NR);
                 b.m_tiles = tgc_ceil_div(M, b.mt);
                 b.n_tiles = tgc_ceil_div(N, b.nt);
                 if (batch * b.m_tiles * b.n_tiles >= MATMUL_MIN_TILES || b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
@@ -248,18 +248,18 @@ TGC_INLINE Blocking matmul_blocking(long batch, long M, long N, long K)
         }
 }
 
-/* op(A) (M,K), op(B) (K,N), `batch` times; tail rows are batch_index*M + m.
+/* op(A) (M,K), op(B) (K,N), `batch` times; epilogue rows are batch_index*M + m.
  * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0. */
-TGC_INLINE long matmul_tiles(long batch, long M, long N, long K)
+TGC_INLINE long gemm_tiles(long batch, long M, long N, long K)
 {
-        Blocking b = matmul_blocking(batch, M, N, K);
+        Blocking b = gemm_blocking(batch, M, N, K);
         return batch * b.m_tiles * b.n_tiles;
 }
 
-TGC_INLINE void matmul_task(Mat a, Mat b, long batch, long M, long N, long K, long tile,
-                            const void *args, TailFn *tail)
+TGC_INLINE void gemm_task(Mat a, Mat b, long batch, long M, long N, long K, long tile,
+                            const void *args, EpilogueFn *epilogue)
 {
-        Blocking t = matmul_blocking(batch, M, N, K);
+        Blocking t = gemm_blocking(batch, M, N, K);
         long z = tile / (t.m_tiles * t.n_tiles), r = tile % (t.m_tiles * t.n_tiles);
         long m0 = r / t.n_tiles * t.mt, n0 = r % t.n_tiles * t.nt;
         int m = (int)tgc_min(t.mt, M - m0), n = (int)tgc_min(t.nt, N - n0);
@@ -267,7 +267,7 @@ TGC_INLINE void matmul_task(Mat a, Mat b, long batch, long M, long N, long K, lo
         gemm_tile(a, b, z, m0, m, n0, n, K, 0, pa, pb, c, t.nt);
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        tail(args, z * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG, c + i * t.nt + j);
+                        epilogue(args, z * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG, c + i * t.nt + j);
 }
 
 #endif

@@ -2,10 +2,10 @@
  * the registers, nothing is packed.
  *
  * A tile is a range of output columns for all M rows; a small layer is one tile.
- * Every tile asks the head for all of X (M x K): the head must be pure.  An output
+ * Every tile asks the prologue for all of X (M x K): the prologue must be pure.  An output
  * is summed in an order that depends only on K and the vector width. */
-#ifndef TGC_CPU_MATVEC_H
-#define TGC_CPU_MATVEC_H
+#ifndef TGC_CPU_GEMV_H
+#define TGC_CPU_GEMV_H
 
 #include "cpu_gemm.h"
 
@@ -21,10 +21,10 @@
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 enum {
-        MATVEC_M_MAX = 16,
-        MATVEC_K_MAX = 131072,          /* largest M * (K + 32): beyond it use matmul_task */
-        MATVEC_NT = 512,                /* most columns of a tile */
-        MATVEC_WORK = 65536             /* weights of a tile, about */
+        GEMV_M_MAX = 16,
+        GEMV_K_MAX = 131072,          /* largest M * (K + 32): beyond it use gemm_task */
+        GEMV_NT = 512,                /* most columns of a tile */
+        GEMV_WORK = 65536             /* weights of a tile, about */
 };
 
 /* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
@@ -67,7 +67,7 @@ TGC_INLINE Vec vec_sums(Vec *s)
 
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
  * where K < TGC_VEC. */
-TGC_INLINE void matvec_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
+TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
                             const float *x, long ldx, Vec *s)
 {
 #pragma GCC unroll 16
@@ -80,7 +80,7 @@ TGC_INLINE void matvec_step(int m, int n, int part, int ty, const void *w, const
 }
 
 /* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in registers. */
-TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
+TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
                            const float *x, long ldx, Vec *s)
 {
         long part = K % TGC_VEC, whole = K - part;
@@ -89,11 +89,11 @@ TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const lon
         for (int i = 0; i < m * n; i++)
                 t[i] = vec_all(0.f);
         for (long k = 0; k < whole; k += TGC_VEC)
-                matvec_step(m, n, 0, ty, w, row, k, x + k, ldx, t);
+                gemv_step(m, n, 0, ty, w, row, k, x + k, ldx, t);
         if (part && whole)
-                matvec_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, t);
+                gemv_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, t);
         else if (part)
-                matvec_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, t);
+                gemv_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, t);
 #pragma GCC unroll 16
         for (int i = 0; i < m; i++)
 #pragma GCC unroll 16
@@ -104,13 +104,13 @@ TGC_INLINE void matvec_few(int m, int R, int n, int ty, const void *w, const lon
 /* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the hardware prefetcher
  * feeds one stream at two to three times the rate of four.  With more rows of x that does not pay, since each of them
  * would be read again for every row of W.  Nor does it for short rows of W: most of their time is the end of a sum. */
-TGC_INLINE int matvec_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
+TGC_INLINE int gemv_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
 
 /* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of sums, m*R <= TGC_VEC.
  * `streams` of them are read at a time, which does not change the order of a sum.  x has TGC_VEC more elements a
- * row than K (matvec_pad); they hold its last vector, with zeros for what the whole vectors have had already: so
+ * row than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had already: so
  * the last load of a row of W may begin early instead of ending late. */
-TGC_INLINE void matvec_dots(int m, int R, int streams, int ty, const void *w, long at, long ld, long N, long K,
+TGC_INLINE void gemv_dots(int m, int R, int streams, int ty, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy)
 {
         for (long j = 0; j < N; j += R) {
@@ -124,7 +124,7 @@ TGC_INLINE void matvec_dots(int m, int R, int streams, int ty, const void *w, lo
                         s[i] = vec_all(0.f);
 #pragma GCC unroll 16
                 for (int r = 0; r < R; r += streams)
-                        matvec_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, s + r);
+                        gemv_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, s + r);
                 if (m * R == 1) {
                         y[j] = vec_sum(s[0]);
                         continue;
@@ -140,8 +140,8 @@ TGC_INLINE void matvec_dots(int m, int R, int streams, int ty, const void *w, lo
         }
 }
 
-/* Fill x[K..K + TGC_VEC) as matvec_dots wants it. */
-TGC_INLINE void matvec_pad(float *x, long K)
+/* Fill x[K..K + TGC_VEC) as gemv_dots wants it. */
+TGC_INLINE void gemv_pad(float *x, long K)
 {
         long part = K % TGC_VEC;
         for (long l = 0; l < TGC_VEC; l++)
@@ -151,7 +151,7 @@ TGC_INLINE void matvec_pad(float *x, long K)
 }
 
 /* s[r][c] += x[r*ldx] * w[at + c vectors ...]. */
-TGC_INLINE void matvec_axpy_step(int m, int C, int part, int ty, const void *w, long at, const float *x, long ldx,
+TGC_INLINE void gemv_axpy_step(int m, int C, int part, int ty, const void *w, long at, const float *x, long ldx,
                                  Vec (*s)[4])
 {
 #pragma GCC unroll 4
@@ -166,7 +166,7 @@ TGC_INLINE void matvec_axpy_step(int m, int C, int part, int ty, const void *w, 
 /* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
  * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
  * other. */
-TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at, long ld, long K,
+TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at, long ld, long K,
                             const float *x, long ldx, float *y, long ldy, int add)
 {
         Vec s[8][4];                    /* [phase * m + row][column vector] */
@@ -179,11 +179,11 @@ TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, con
         for (; k + P <= K; k += P)
 #pragma GCC unroll 8
                 for (int p = 0; p < P; p++)
-                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
 #pragma GCC unroll 8
         for (int p = 0; p < P - 1; p++)
                 if (k + p < K)
-                        matvec_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
 #pragma GCC unroll 8
         for (int r = 0; r < m; r++)
 #pragma GCC unroll 4
@@ -205,45 +205,45 @@ TGC_INLINE void matvec_axpy(int m, int C, int P, int part, int from, int ty, con
 }
 
 /* y[i*ldy + j] (+)= sum_k x[i*ldx + k] w[at + k*ld + j], j < N, i < m. */
-TGC_INLINE void matvec_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N, long K,
+TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N, long K,
                              const float *x, long ldx, float *y, long ldy, int add)
 {
         long j = 0;
         for (; j + C * TGC_VEC <= N; j += C * TGC_VEC)
-                matvec_axpy(m, C, P, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+                gemv_axpy(m, C, P, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
         for (; j + TGC_VEC <= N; j += TGC_VEC)
-                matvec_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
+                gemv_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
         int part = (int)(N % TGC_VEC);
         if (part && j > 0)              /* the last vector begins early and computes some columns twice */
-                matvec_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
+                gemv_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
                             y + N - TGC_VEC, ldy, add);
         else if (part)
-                matvec_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
+                gemv_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
 }
 
 /* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
-TGC_INLINE void matvec_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
+TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
                             const float *x, long ldx, float *y, long ldy, int add)
 {
         enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
                 now = m < MOST ? m : MOST;
-#define MATVEC_R(m) (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
-#define MATVEC_DOTS(m, streams) matvec_dots(m, MATVEC_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
-#define MATVEC_CASE(m) case m: \
-        if (trans && matvec_streams(m, K) == 1) MATVEC_DOTS(m, 1); \
-        else if (trans) MATVEC_DOTS(m, 4); \
-        else matvec_axpys(m, m <= 2 ? 4 : m <= 4 ? 2 : 1, m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+#define GEMV_R(m) (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
+#define GEMV_DOTS(m, streams) gemv_dots(m, GEMV_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
+#define GEMV_CASE(m) case m: \
+        if (trans && gemv_streams(m, K) == 1) GEMV_DOTS(m, 1); \
+        else if (trans) GEMV_DOTS(m, 4); \
+        else gemv_axpys(m, m <= 2 ? 4 : m <= 4 ? 2 : 1, m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
         break;
                 switch (now) {
-                MATVEC_CASE(1) MATVEC_CASE(2) MATVEC_CASE(3) MATVEC_CASE(4)
+                GEMV_CASE(1) GEMV_CASE(2) GEMV_CASE(3) GEMV_CASE(4)
 #if TGC_VEC >= 8
-                MATVEC_CASE(5) MATVEC_CASE(6) MATVEC_CASE(7) MATVEC_CASE(8)
+                GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
 #endif
                 }
-#undef MATVEC_CASE
-#undef MATVEC_DOTS
-#undef MATVEC_R
+#undef GEMV_CASE
+#undef GEMV_DOTS
+#undef GEMV_R
         }
 }
 
@@ -274,66 +274,66 @@ TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
         return rstd;
 }
 
-/* Rows row.. (m of them) of the head into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
- * is called like a tail and changes the standardised values. */
-TGC_INLINE void matvec_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
-                            const void *args, HeadFn *head, TailFn *gain)
+/* Rows row.. (m of them) of the prologue into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
+ * is called like an epilogue and changes the standardised values. */
+TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
+                            const void *args, PrologueFn *prologue, EpilogueFn *gain)
 {
         float mean;
         for (int i = 0; i < m; i++, x += ldx) {
                 for (long k = 0; k < K; k += TGC_SEG)
-                        head(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
+                        prologue(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
                 if (norm != NORM_NONE)
                         norm_row(norm, eps, x, K, &mean);
                 if (gain)
                         for (long k = 0; k < K; k += TGC_SEG)
                                 gain(args, row + i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + k);
-                matvec_pad(x, K);
+                gemv_pad(x, K);
         }
 }
 
 /* ---- the task ---------------------------------------------------------- */
 
-TGC_INLINE long matvec_nt(long K)
+TGC_INLINE long gemv_nt(long K)
 {
-        long n = MATVEC_WORK / tgc_max(K, 1) / 64 * 64;
-        return n < 64 ? 64 : n > MATVEC_NT ? MATVEC_NT : n;
+        long n = GEMV_WORK / tgc_max(K, 1) / 64 * 64;
+        return n < 64 ? 64 : n > GEMV_NT ? GEMV_NT : n;
 }
 
-/* w as Mat b of matmul_task: op(W) is (K,N); trans 1: stored (N,K).  N <= MATVEC_NT is one
- * tile: then the head is asked once. */
-TGC_INLINE long matvec_tiles(long N, long K)
+/* w as Mat b of gemm_task: op(W) is (K,N); trans 1: stored (N,K).  N <= GEMV_NT is one
+ * tile: then the prologue is asked once. */
+TGC_INLINE long gemv_tiles(long N, long K)
 {
-        return N <= MATVEC_NT && N * K <= 2 * MATVEC_WORK ? 1 : tgc_ceil_div(N, matvec_nt(K));
+        return N <= GEMV_NT && N * K <= 2 * GEMV_WORK ? 1 : tgc_ceil_div(N, gemv_nt(K));
 }
 
-TGC_INLINE void matvec_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                                 const void *args, HeadFn *head, TailFn *gain, TailFn *keep, TailFn *tail)
+TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                                 const void *args, PrologueFn *prologue, EpilogueFn *gain, EpilogueFn *keep, EpilogueFn *epilogue)
 {
-        long nt = matvec_tiles(N, K) == 1 ? N : matvec_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
+        long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
         float *x = tgc_scratch, *y;
         TGC_HIDE(x);                    /* else the thread's scratch is looked up again and again */
-        y = x + MATVEC_K_MAX;
+        y = x + GEMV_K_MAX;
         /* called and not inlined: their loops are vectorised at -O2, and not where choices are left as they are */
-        TGC_HIDE(head);
-        TGC_HIDE(tail);
+        TGC_HIDE(prologue);
+        TGC_HIDE(epilogue);
         if (gain)
                 TGC_HIDE(gain);
-        matvec_fill(norm, eps, M, 0, K, x, ldx, args, head, gain);
+        gemv_fill(norm, eps, M, 0, K, x, ldx, args, prologue, gain);
         for (int i = 0; i < M && keep && tile == 0; i++)
                 for (long k = 0; k < K; k += TGC_SEG)
                         keep(args, i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + i * ldx + k);
-        matvec_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, MATVEC_NT, 0);
+        gemv_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, GEMV_NT, 0);
         for (int i = 0; i < M; i++)
                 for (long j = 0; j < n; j += TGC_SEG)
-                        tail(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * MATVEC_NT + j);
+                        epilogue(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * GEMV_NT + j);
 }
 
-TGC_INLINE void matvec_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                            const void *args, HeadFn *head, TailFn *tail)
+TGC_INLINE void gemv_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                            const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
-        matvec_gain_task(norm, eps, w, M, N, K, tile, args, head, NULL, NULL, tail);
+        gemv_gain_task(norm, eps, w, M, N, K, tile, args, prologue, NULL, NULL, epilogue);
 }
 
 #endif

@@ -4,13 +4,13 @@
  * offs[e] .. offs[e+1]-1, position i stands for pair perm[i].  An operand with a row per
  * pair or token is read with its own DIV: 0, row i of an operand already sorted; d > 0, row
  * perm[i] / d (1: by pair, k: by token).  Results go to row i, or to row perm[i] where
- * scatter is set.  Tails get the expert as well, for its bias. */
+ * scatter is set.  Epilogues get the expert as well, for its bias. */
 #ifndef TGC_CPU_EXPERT_H
 #define TGC_CPU_EXPERT_H
 
 #include "cpu_gemv.h"
 
-typedef void ExpertTailFn(const void *args, long row, int col, int n, float *v, int expert);
+typedef void ExpertEpilogueFn(const void *args, long row, int col, int n, float *v, int expert);
 
 enum { EXPERT_MT = 128, EXPERT_NT = 256 };
 
@@ -21,17 +21,17 @@ TGC_INLINE void expert_rows(int *rows, const int *perm, long i0, int n, int div)
                 rows[i] = div ? perm[i0 + i] / div : (int)(i0 + i);
 }
 
-/* y_i = op(W[expert])' a_i, as matmul_task has it: op(W) is (K,N), w.batch elements per
+/* y_i = op(W[expert])' a_i, as gemm_task has it: op(W) is (K,N), w.batch elements per
  * expert (w.trans 1: stored (E,N,K)).  a: row r at r*lda, K elements.  P: pairs, an upper
  * bound of offs[E]; so many tiles are enough for every routing, those left over return. */
-TGC_INLINE long expert_matmul_tiles(int E, long P, long N)
+TGC_INLINE long grouped_gemm_tiles(int E, long P, long N)
 {
         return (tgc_ceil_div(P, EXPERT_MT) + E) * tgc_ceil_div(N, EXPERT_NT);
 }
 
-TGC_INLINE void expert_matmul_task(const void *a, int a_ty, long lda, int adiv, Mat w, int E, long N, long K,
+TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, Mat w, int E, long N, long K,
                                    const int *perm, const int *offs, int scatter, long tile,
-                                   const void *args, ExpertTailFn *tail)
+                                   const void *args, ExpertEpilogueFn *epilogue)
 {
         long n_tiles = tgc_ceil_div(N, EXPERT_NT), block = tile / n_tiles, n0 = tile % n_tiles * EXPERT_NT;
         int e = 0, rows[EXPERT_MT];
@@ -51,12 +51,12 @@ TGC_INLINE void expert_matmul_task(const void *a, int a_ty, long lda, int adiv, 
         gemm_tile(am, w, e, 0, m, n0, n, K, rows, pa, pb, c, EXPERT_NT);
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        tail(args, scatter ? perm[i0 + i] : i0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
+                        epilogue(args, scatter ? perm[i0 + i] : i0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
                              c + i * EXPERT_NT + j, e);
 }
 
 /* dW_e (M,N) = sum over positions i of e of a_i (M) times g_i' (N); zeros where e has none.
- * tail(row = e*M + m, col).  For weights stored (E,N,K): a is dy with M = N, g is x. */
+ * epilogue(row = e*M + m, col).  For weights stored (E,N,K): a is dy with M = N, g is x. */
 TGC_INLINE long expert_grad_tiles(int E, long M, long N)
 {
         return E * tgc_ceil_div(M, EXPERT_MT) * tgc_ceil_div(N, EXPERT_NT);
@@ -64,7 +64,7 @@ TGC_INLINE long expert_grad_tiles(int E, long M, long N)
 
 TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv,
                                  const void *g, int g_ty, long ldg, int gdiv, long M, long N,
-                                 const int *perm, const int *offs, long tile, const void *args, TailFn *tail)
+                                 const int *perm, const int *offs, long tile, const void *args, EpilogueFn *epilogue)
 {
         long n_tiles = tgc_ceil_div(N, EXPERT_NT), m_tiles = tgc_ceil_div(M, EXPERT_MT);
         long n0 = tile % n_tiles * EXPERT_NT, m0 = tile / n_tiles % m_tiles * EXPERT_MT, e = tile / n_tiles / m_tiles;
@@ -82,52 +82,52 @@ TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv,
         }
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        tail(args, e * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
+                        epilogue(args, e * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
                              c + i * EXPERT_NT + j);
 }
 
 /* The same product for a few pairs (decoding), one pair and a range of columns at a time; x
- * from the head, which must be pure: its row is the row of a.  norm: as in matvec_task. */
-TGC_INLINE long expert_matvec_tiles(long P, long N, long K) { return P * matvec_tiles(N, K); }
+ * from the prologue, which must be pure: its row is the row of a.  norm: as in gemv_task. */
+TGC_INLINE long grouped_gemv_tiles(long P, long N, long K) { return P * gemv_tiles(N, K); }
 
-TGC_INLINE void expert_matvec_task(int norm, float eps, Mat w, int E, long N, long K, int adiv,
+TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, long K, int adiv,
                                    const int *perm, const int *offs, int scatter, long tile,
-                                   const void *args, HeadFn *head, ExpertTailFn *tail)
+                                   const void *args, PrologueFn *prologue, ExpertEpilogueFn *epilogue)
 {
-        long parts = matvec_tiles(N, K), i = tile / parts, nt = parts == 1 ? N : matvec_nt(K);
+        long parts = gemv_tiles(N, K), i = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
-        float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX;
+        float *x = tgc_scratch, *y = tgc_scratch + GEMV_K_MAX;
         int e = 0;
         if (i >= offs[E])
                 return;
         while (i >= offs[e + 1])
                 e++;
-        matvec_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, head, NULL);
-        matvec_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0, y, 0, 0);
+        gemv_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, prologue, NULL);
+        gemv_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0, y, 0, 0);
         for (long j = 0; j < n; j += TGC_SEG)
-                tail(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + j, e);
+                epilogue(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + j, e);
 }
 
 /* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result is
- * the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary tail. */
-TGC_INLINE long expert_rows_tiles(long rows, long N, long K) { return rows * matvec_tiles(N, K); }
+ * the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary epilogue. */
+TGC_INLINE long expert_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
 
 TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids, const void *bias,
-                                 const float *gates, long tile, const void *args, HeadFn *head, TailFn *tail)
+                                 const float *gates, long tile, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
-        long parts = matvec_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : matvec_nt(K);
+        long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
-        float *x = tgc_scratch, *y = tgc_scratch + MATVEC_K_MAX, sum[MATVEC_NT];
+        float *x = tgc_scratch, *y = tgc_scratch + GEMV_K_MAX, sum[GEMV_NT];
         memset(sum, 0, sizeof sum);
         for (long p = mix ? row * mix : row, end = p + (mix ? mix : 1); p < end; p++) {
                 float gate = mix ? gates[p] : 1.f;
-                matvec_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, head, NULL);
-                matvec_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
+                gemv_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, prologue, NULL);
+                gemv_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
                 for (long j = 0; j < n; j++)
                         sum[j] += gate * (y[j] + (bias ? ty_get(w.ty, bias, ids[p] * N + n0 + j) : 0.f));
         }
         for (long j = 0; j < n; j += TGC_SEG)
-                tail(args, row, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), sum + j);
+                epilogue(args, row, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), sum + j);
 }
 
 #endif

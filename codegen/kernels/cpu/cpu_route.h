@@ -11,12 +11,12 @@ enum { TOPK_N_MAX = 4096 };
 
 /* The k largest of a row of N <= TOPK_N_MAX, largest first, lowest index first among
  * equals; NaN counts as -inf.  ids (rows, k), values (rows, k) or NULL; k <= N. */
-TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args, HeadFn *head)
+TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args, PrologueFn *prologue)
 {
         float *v = tgc_scratch;
         char *taken = (char *)(tgc_scratch + TOPK_N_MAX);
         EACH_SEG(c, n, N)
-                head(args, row, (int)c, (int)n, v + c);
+                prologue(args, row, (int)c, (int)n, v + c);
         memset(taken, 0, (size_t)N);
         for (int j = 0; j < k; j++) {
                 long best = -1;
@@ -33,11 +33,11 @@ TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, cons
 }
 
 /* topk_task's choice of logits, and its softmax over the row or, with renorm, over the choice. */
-TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row, const void *args, HeadFn *head)
+TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row, const void *args, PrologueFn *prologue)
 {
         const float *v = tgc_scratch;
         float *gate = gates + row * k, all = 0;
-        topk_task(N, k, gates, ids, row, args, head);
+        topk_task(N, k, gates, ids, row, args, prologue);
         float top = gate[0];
         for (long i = 0; i < (renorm ? k : N); i++)
                 all += expf((renorm ? gate[i] : v[i]) - top);
@@ -45,12 +45,12 @@ TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, lo
                 gate[j] = expf(gate[j] - top) / all;
 }
 
-/* Gradient: zeros but for head(row, j) at ids[row*k + j]; head is asked for one run of k
+/* Gradient: zeros but for prologue(row, j) at ids[row*k + j]; prologue is asked for one run of k
  * <= TGC_SEG. */
-TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args, HeadFn *head, TailFn *tail)
+TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float d[TGC_SEG], v[TGC_SEG];
-        head(args, row, 0, k, d);
+        prologue(args, row, 0, k, d);
         EACH_SEG(c, n, N) {
                 memset(v, 0, sizeof v);
                 for (int j = 0; j < k; j++) {
@@ -58,7 +58,7 @@ TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const vo
                         if (i >= 0 && i < n)
                                 v[i] = d[j];
                 }
-                tail(args, row, (int)c, (int)n, v);
+                epilogue(args, row, (int)c, (int)n, v);
         }
 }
 
@@ -86,11 +86,11 @@ TGC_INLINE void bucket_task(const int *ids, long P, int n, int *perm, int *inv, 
         offs[0] = 0;
 }
 
-/* Row e of the result is the sum of head rows over bucket e, in order (0 where
- * empty; left out if the tail only adds): the gradient of a gather, without atomics.
+/* Row e of the result is the sum of prologue rows over bucket e, in order (0 where
+ * empty; left out if the epilogue only adds): the gradient of a gather, without atomics.
  * A tile is one row e. */
 TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int adds, long e,
-                                  const void *args, HeadFn *head, TailFn *tail)
+                                  const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float sum[TGC_SEG], v[TGC_SEG];
         if (adds && offs[e] == offs[e + 1])
@@ -98,27 +98,27 @@ TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int 
         EACH_SEG(c, n, N) {
                 memset(sum, 0, sizeof sum);
                 for (int i = offs[e]; i < offs[e + 1]; i++) {
-                        head(args, perm[i], (int)c, (int)n, v);
+                        prologue(args, perm[i], (int)c, (int)n, v);
                         for (long j = 0; j < n; j++)
                                 sum[j] += v[j];
                 }
-                tail(args, e, (int)c, (int)n, sum);
+                epilogue(args, e, (int)c, (int)n, sum);
         }
 }
 
-/* tail(t) = sum over j < k of gate[t*k + j] * head(t*k + j); gate NULL: ones.  A tile is one t. */
-TGC_INLINE void combine_task(int k, long N, const float *gate, long t, const void *args, HeadFn *head, TailFn *tail)
+/* epilogue(t) = sum over j < k of gate[t*k + j] * prologue(t*k + j); gate NULL: ones.  A tile is one t. */
+TGC_INLINE void combine_task(int k, long N, const float *gate, long t, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float sum[TGC_SEG], v[TGC_SEG];
         EACH_SEG(c, n, N) {
                 memset(sum, 0, sizeof sum);
                 for (int j = 0; j < k; j++) {
                         float g = gate ? gate[t * k + j] : 1.f;
-                        head(args, t * k + j, (int)c, (int)n, v);
+                        prologue(args, t * k + j, (int)c, (int)n, v);
                         for (long i = 0; i < n; i++)
                                 sum[i] += g * v[i];
                 }
-                tail(args, t, (int)c, (int)n, sum);
+                epilogue(args, t, (int)c, (int)n, sum);
         }
 }
 

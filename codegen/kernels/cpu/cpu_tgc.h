@@ -2,10 +2,10 @@
  *
  * The twin of tgc.cuh.  A family is one `static inline` always-inlined function
  *
- *      NAME_task(pointers, sizes, long tile, const void *args, HeadFn head, TailFn tail)
+ *      NAME_task(pointers, sizes, long tile, const void *args, PrologueFn prologue, EpilogueFn epilogue)
  *
  * that does the work of one tile on the calling thread.  The generated entry
- * point owns the loop over tiles and its OpenMP pragma, and names head and tail
+ * point owns the loop over tiles and its OpenMP pragma, and names prologue and epilogue
  * directly, so that the compiler inlines both and specialises the family to the
  * model's constants:
  *
@@ -13,13 +13,13 @@
  *      {
  *      #pragma omp parallel for schedule(static) if (parallel)
  *              for (long tile = 0; tile < tiles; tile++)
- *                      norm_task(NORM_RMS, 768, rows, 1e-5f, tile, &a, k3_head, k3_tail);
+ *                      norm_task(NORM_RMS, 768, rows, 1e-5f, tile, &a, k3_head, k3_epilogue);
  *      }
  *
- * Heads and tails work on n neighbouring elements of one row, n <= TGC_SEG:
+ * Heads and epilogues work on n neighbouring elements of one row, n <= TGC_SEG:
  *
- *      head(args, row, col, n, v)     fills v[0..n)
- *      tail(args, row, col, n, v)     consumes v[0..n), may overwrite it
+ *      prologue(args, row, col, n, v)     fills v[0..n)
+ *      epilogue(args, row, col, n, v)     consumes v[0..n), may overwrite it
  *
  * `row` counts all leading dimensions flattened, `col` the last one.  Where the
  * functor works on pairs (rotary, interleaved halves) col and n are even.  A
@@ -27,9 +27,9 @@
  * Arithmetic is float32 whatever the storage.  The result does not depend on
  * the number of threads: a tile's sum has one order, tiles share nothing.
  *
- * Where several tiles need the same head values (matvec), or a row does not fit
- * the scratch (TGC_ROW_MAX), the head is called again: such heads must be pure.
- * Heads and tails are TGC_INLINE functions.  A storage type that the caller
+ * Where several tiles need the same prologue values (gemv), or a row does not fit
+ * the scratch (TGC_ROW_MAX), the prologue is called again: such prologues must be pure.
+ * Heads and epilogues are TGC_INLINE functions.  A storage type that the caller
  * passes as a constant (TY_BF16) is folded away.
  *
  * NAME_tiles(sizes) says how many tiles there are; it never depends on the
@@ -59,8 +59,8 @@
 #define TGC_NOINLINE static __attribute__((noinline, unused))
 #define TGC_HIDE(p) __asm__("" : "+r"(p))       /* the compiler knows no more of p than its type */
 
-typedef void HeadFn(const void *args, long row, int col, int n, float *v);
-typedef void TailFn(const void *args, long row, int col, int n, float *v);
+typedef void PrologueFn(const void *args, long row, int col, int n, float *v);
+typedef void EpilogueFn(const void *args, long row, int col, int n, float *v);
 
 TGC_INLINE long tgc_min(long a, long b) { return a < b ? a : b; }
 TGC_INLINE long tgc_max(long a, long b) { return a > b ? a : b; }

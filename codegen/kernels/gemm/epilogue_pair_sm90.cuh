@@ -1,5 +1,5 @@
-/* epilogue_pair_sm90.cuh: PairTail of epilogue_sm90.cuh: a functor with STORES is called for the two neighbours that a lane has of every 8
- * columns: 16 rows x WIDE columns at a time, whose results, already 16 bits wide, go through the warp's panel.  What the tail
+/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh: a functor with STORES is called for the two neighbours that a lane has of every 8
+ * columns: 16 rows x WIDE columns at a time, whose results, already 16 bits wide, go through the warp's panel.  What the epilogue
  * reads of rows comes the other way.  Nothing is traded between lanes, and nothing kept: of the sums' registers none is free
  * before the last sum is read.  From there results go to memory in one of two ways.
  *
@@ -13,17 +13,17 @@
  *
  * and the lane that stores a chunk puts its words in order.
  *
- * Or, of a Boxed tail, the copy engine does, a box of 16 rows for each store, while the warp goes on in its other panel, if it has
+ * Or, of a Boxed epilogue, the copy engine does, a box of 16 rows for each store, while the warp goes on in its other panel, if it has
  * PANELS 2.  Each store's results lie for themselves then, one after the other and as in memory, 128, 64 or 32 bytes a row,
  * swizzled as the engine does.  In GPT-2's and Llama's products that takes less power, which is what limits them: 4% of
  * 32768x2304x768 alone.
  *
- * Of a Fetched tail it brings what is read, too, where the first store's results will lie.  Two consumers that take turns
+ * Of a Fetched epilogue it brings what is read, too, where the first store's results will lie.  Two consumers that take turns
  * share the panels, a warp of one and a warp of the other, so that a warp has as many as a tile's reads need to be on their
  * way early: the warp that is done with a panel asks in the other's name for what the next tile reads.  (Panels for each alone
- * would take a stage of the ring, which costs more than the reads do: 15%, where the ring has five.) */
-#ifndef TGC_TAIL_PAIR_SM90_CUH
-#define TGC_TAIL_PAIR_SM90_CUH
+ * would take a stage of the pipeline, which costs more than the reads do: 15%, where the pipeline has five.) */
+#ifndef TGC_EPILOGUE_PAIR_SM90_CUH
+#define TGC_EPILOGUE_PAIR_SM90_CUH
 
 #include "pipeline_sm90.cuh"
 #include "epilogue_tma_sm90.cuh"
@@ -42,7 +42,7 @@ struct PairOut {
                 if (W == 4)
                         words[K][1] = pack2<T>(v[W - 2], v[W - 1]);
         }
-        template <class Tail> __device__ __forceinline__ float of_row(const Tail &, int) const { return row.own; }
+        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &, int) const { return row.own; }
         __device__ __forceinline__ void sum(const float (&v)[2]) const { row.sum += v[0] + v[1]; }
 };
 template <int K0>
@@ -53,28 +53,28 @@ struct PlaceOut {
                 if (K == K0)
                         to = p;
         }
-        template <class Tail> __device__ __forceinline__ float of_row(const Tail &, int) const { return 0.f; }
+        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &, int) const { return 0.f; }
         template <int W> __device__ __forceinline__ void sum(const float (&)[W]) const {}
 };
 
-template <int ROWS, int BN, int SPARE, class Tail, int PANELS = 1>
-struct PairTail {
-        static constexpr int STORES = TailStores<Tail>::N;
-        static constexpr bool BOXED = TailBoxes<Tail>::ON, FETCHED = TailBoxes<Tail>::FETCHED;
-        static __device__ __forceinline__ constexpr int width(int k) { return TailStores<Tail>::width(k); }
+template <int ROWS, int BN, int SPARE, class Epilogue, int PANELS = 1>
+struct PairEpilogue {
+        static constexpr int STORES = EpilogueStores<Epilogue>::N;
+        static constexpr bool BOXED = EpilogueBoxes<Epilogue>::ON, FETCHED = EpilogueBoxes<Epilogue>::FETCHED;
+        static __device__ __forceinline__ constexpr int width(int k) { return EpilogueStores<Epilogue>::width(k); }
         static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
         static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
-        static_assert(TailBoxes<Tail>::COLUMNS == 0 || TailBoxes<Tail>::COLUMNS == WIDE, "boxes as sm90_gemm.c has them");
+        static_assert(EpilogueBoxes<Epilogue>::COLUMNS == 0 || EpilogueBoxes<Epilogue>::COLUMNS == WIDE, "boxes as sm90_gemm.c has them");
         /* Chunks of store k in a row of the panel, and the first of them. */
         static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
         static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS; /* a lane's lines */
         static_assert(!FETCHED || STEPS % PANELS == 0, "panels take turns a whole number of rounds a tile");
 
-        typedef TailReads<Tail, 16 / TailStores<Tail>::READ> Lines;
-        typedef TailReads<Tail, 2> Pairs;
+        typedef EpilogueReads<Epilogue, 16 / EpilogueStores<Epilogue>::READ> Lines;
+        typedef EpilogueReads<Epilogue, 2> Pairs;
         static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
-        static constexpr int WORDS_READ = Lines::ROWS > 0 ? TailStores<Tail>::READ / 2 : 0;     /* of rows, the first of a Pairs */
+        static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;     /* of rows, the first of a Pairs */
         static constexpr bool READS_AHEAD = Lines::ROWS > 0 && !FETCHED;
         /* Fragments that are computed before the first is put into the panel, in the registers of their sums: one warp alone hides the
          * time that each exponential takes.  (5% of GPT-2's GELU in 128x192.) */
@@ -82,8 +82,8 @@ struct PairTail {
         static constexpr int AHEAD = !READS_AHEAD ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
         Lines lines[AHEAD];
         Pairs shared[SHARES ? (BN + 63) / 64 : 1];      /* of the lane's pair of every 64 columns: of_cols */
-        OfRow own[ROWS][2];             /* of a lane's rows: TailSums */
-        const Tail &tail;
+        OfRow own[ROWS][2];             /* of a lane's rows: EpilogueSums */
+        const Epilogue &epilogue;
         char *panel, *panels;
         int row0, col0, M, N;
         bool whole;
@@ -92,9 +92,9 @@ struct PairTail {
         int next_row, next_col;         /* of the next tile, the other consumer's */
         bool more;                      /* there is one */
 
-        __device__ __forceinline__ PairTail(const Tail &tail_, char *panel_, int row0_, int col0_, int M_, int N_,
+        __device__ __forceinline__ PairEpilogue(const Epilogue &epilogue_, char *panel_, int row0_, int col0_, int M_, int N_,
                                             bool whole_)
-                : tail(tail_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_)
+                : epilogue(epilogue_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_)
         {
                 get_cols();
         }
@@ -157,7 +157,7 @@ struct PairTail {
         {
                 const int s = p / EACH, r = row(s, p % EACH, 0), c = col(s, 0);
                 if (inside(r, c))
-                        lines[p % AHEAD].get_rows(tail, r, c);
+                        lines[p % AHEAD].get_rows(epilogue, r, c);
         }
         /* What all rows share is read once a tile, a few words a lane, before its products; lanes trade them in the end. */
         __device__ __forceinline__ void get_cols()
@@ -166,7 +166,7 @@ struct PairTail {
                 for (int k = 0; SHARES && k < BN; k += 64) {
                         const int c = k + lane() * 2;
                         if ((BN % 64 == 0 || c < BN) && inside(0, col0 + c))
-                                shared[k / 64].get_cols(tail, col0 + c);
+                                shared[k / 64].get_cols(epilogue, col0 + c);
                 }
         }
         /* Of the lane's columns of fragment f of the tile. */
@@ -220,7 +220,7 @@ struct PairTail {
         /* Of fragments j and j + 1, rows 0 to 7 and 8 to 15 of each. */
         __device__ __forceinline__ void read_pairs(unsigned (&read)[4][2], int j) const
         {
-                constexpr bool WIDE_READ = TailStores<Tail>::READ == 4;
+                constexpr bool WIDE_READ = EpilogueStores<Epilogue>::READ == 4;
                 if constexpr (WIDE_READ && BOXED) {
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
@@ -264,7 +264,7 @@ struct PairTail {
 #pragma unroll
                 for (int i = 0; i < 2 * ROWS; i++) {
                         const int r = row_of(i / 2) + i % 2 * 8 + lane() / 4;
-                        own[i / 2][i % 2] = { whole || r < M ? tail.get_row(r) : 0.f, 0.f };
+                        own[i / 2][i % 2] = { whole || r < M ? epilogue.get_row(r) : 0.f, 0.f };
                 }
         }
         /* Of all four lanes that share a row. */
@@ -277,7 +277,7 @@ struct PairTail {
                         x += __shfl_xor_sync(0xffffffffu, x, 1);
                         x += __shfl_xor_sync(0xffffffffu, x, 2);
                         if (lane() % 4 == 0 && (whole || r < M))
-                                tail.put_sum(r, col0 / BN, x);
+                                epilogue.put_sum(r, col0 / BN, x);
                 }
         }
         /* Results of pair h of fragment j of panel s; in: of its columns, read: of its row. */
@@ -286,14 +286,14 @@ struct PairTail {
         {
                 const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
-                if (TailSums<Tail>::ASKS && !inside(r, c))      /* the others only make `out`: store_lines asks */
+                if (EpilogueSums<Epilogue>::ASKS && !inside(r, c))      /* the others only make `out`: store_lines asks */
                         return;
                 if (Lines::ROWS) {
                         reinterpret_cast<unsigned &>(in) = read[0];
-                        if constexpr (TailStores<Tail>::READ == 4)
+                        if constexpr (EpilogueStores<Epilogue>::READ == 4)
                                 (&reinterpret_cast<unsigned &>(in))[1] = read[1];
                 }
-                in.call(tail, r, c, v, PairOut<STORES>{ out, own[s % ROWS][h] });
+                in.call(epilogue, r, c, v, PairOut<STORES>{ out, own[s % ROWS][h] });
         }
         /* Where store K of eight sums goes. */
         template <int K>
@@ -301,8 +301,8 @@ struct PairTail {
         {
                 void *to = 0;
                 float none[8];
-                TailReads<Tail, 8> nothing;
-                nothing.call(tail, r, c, none, PlaceOut<K>{ to });
+                EpilogueReads<Epilogue, 8> nothing;
+                nothing.call(epilogue, r, c, none, PlaceOut<K>{ to });
                 return to;
         }
         template <int K>
@@ -328,7 +328,7 @@ struct PairTail {
         {
                 panel = panels + s % PANELS * 2048;
                 if (FETCHED) {
-                        ring_wait(full + s % PANELS, phase ^ (s / PANELS & 1));
+                        pipeline_wait(full + s % PANELS, phase ^ (s / PANELS & 1));
                         return;
                 }
                 if (lane() == 0)
@@ -344,14 +344,14 @@ struct PairTail {
                         return;
                 Mbar *const bar = (s < STEPS ? full : next_full) + s % PANELS;
                 mbarrier_expect_tx(bar, 16 * WIDE * width(0));
-                tma_load_2d(panels + s % PANELS * 2048, tail.from, bar, col * width(0) / 2, row);
+                tma_load_2d(panels + s % PANELS * 2048, epilogue.from, bar, col * width(0) / 2, row);
         }
         /* Fetched, before the block's tile number `tile`, whose first reads have been asked for, but for the first tile's.  own,
          * other: barriers of the panels, a set for each consumer, since at a common one the later could find a parity that is a
          * round old. */
         __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_, int next_row_, int next_col_)
         {
-                static_assert(TailStores<Tail>::READ == width(0), "in the place of the first result");
+                static_assert(EpilogueStores<Epilogue>::READ == width(0), "in the place of the first result");
                 full = own, next_full = other, phase = tile / 2 * (STEPS / PANELS) & 1;
                 more = more_, next_row = next_row_, next_col = next_col_;
                 if (tile == 0 && lane() == 0)
@@ -371,7 +371,7 @@ struct PairTail {
         template <int K>
         __device__ __forceinline__ void send(int s) const
         {
-                tma_store_2d(tail.box[K], chunk<K>(0, 0), col_of(s) * width(K) / 2, row_of(s));
+                tma_store_2d(epilogue.box[K], chunk<K>(0, 0), col_of(s) * width(K) / 2, row_of(s));
         }
         __device__ __forceinline__ void send_all(int s) const
         {
@@ -386,7 +386,7 @@ struct PairTail {
         }
         __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
         {
-                if constexpr (TailSums<Tail>::ASKS)
+                if constexpr (EpilogueSums<Epilogue>::ASKS)
                         get_own();
 #pragma unroll
                 for (int s = 0; s < STEPS; s++) {
@@ -436,7 +436,7 @@ struct PairTail {
                 }
                 if constexpr (FETCHED)
                         ask_again<0>(STEPS - 1);
-                if constexpr (TailSums<Tail>::SUMS)
+                if constexpr (EpilogueSums<Epilogue>::SUMS)
                         put_sums();
         }
 };

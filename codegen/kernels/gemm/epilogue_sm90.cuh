@@ -1,18 +1,18 @@
 /* epilogue_sm90.cuh: the end of a tile on Hopper: sums in wgmma's registers, a warp's rows 16 by 16, to a functor.
  *
  * wgmma leaves a lane two neighbours of every eight columns, of rows 8 apart; memory wants whole lines.  Two ways go
- * through a panel of 2 KB of shared memory a warp, and read what the functor reads of rows ahead; gemm_epilogue.cuh's MmaTail, in
+ * through a panel of 2 KB of shared memory a warp, and read what the functor reads of rows ahead; gemm_epilogue.cuh's MmaEpilogue, in
  * which lanes trade, is the third.
  *
- *      PanelTail<ROWS, BN, SPARE, Tail>        float32 sums: eight neighbours to a call, for any functor
- *      PairTail<ROWS, BN, SPARE, Tail, PANELS> the functor is called where the sums are: 16-bit results alone (epilogue_pair_sm90.cuh)
+ *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call, for any functor
+ *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> the functor is called where the sums are: 16-bit results alone (epilogue_pair_sm90.cuh)
  *
  *      start()         reads begin, while the tile's last products run
  *      run(acc)        the tile
  *
  * ROWS times 16 rows of a warp, 64 apart, and BN columns; SPARE: reads of 16 bytes that fit in registers beside the sums. */
-#ifndef TGC_TAIL_SM90_CUH
-#define TGC_TAIL_SM90_CUH
+#ifndef TGC_EPILOGUE_SM90_CUH
+#define TGC_EPILOGUE_SM90_CUH
 
 #include "gemm.cuh"
 #ifdef TGC_SM90A
@@ -29,27 +29,27 @@ TGC_DEV void hold_reads(Reads &r)
         }
 }
 
-/* MmaTail for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of which a lane
+/* MmaEpilogue for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of which a lane
  * then has eight neighbours of two rows, and eight lanes a whole 128-byte line of 16-bit values.  (Lanes that trade
  * reach half of that.)
  *
  * A panel is two planes of 8 rows x 128 bytes, of columns 0 to 3 and 4 to 7 of every eight.  Eight columns' 16 bytes
  * stand at chunk ^ row, in the second plane ^ 4 as well: no two lanes of an access meet in a bank. */
-template <int ROWS, int BN, int SPARE, class Tail>
-struct PanelTail {
-        typedef TailReads<Tail, 8> Reads;
+template <int ROWS, int BN, int SPARE, class Epilogue>
+struct PanelEpilogue {
+        typedef EpilogueReads<Epilogue, 8> Reads;
         static constexpr bool READS_AHEAD = Reads::ROWS > 0;
         static constexpr int STEPS = ROWS * 2 * (BN / 64), COUNT = 2 * STEPS;   /* panels; calls of a lane */
         static constexpr int FIT = Reads::ROWS ? SPARE / Reads::ROWS : 1;
         static constexpr int AHEAD = FIT < 4 && Reads::ROWS ? 4 : FIT > COUNT ? COUNT : FIT;
         Reads reads[AHEAD];
-        const Tail &tail;
+        const Epilogue &epilogue;
         char *panel;
         int row0, col0, M, N;
         bool whole;
 
-        __device__ __forceinline__ PanelTail(const Tail &tail_, char *panel_, int row0_, int col0_, int M_, int N_, bool whole_)
-                : tail(tail_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+        __device__ __forceinline__ PanelEpilogue(const Epilogue &epilogue_, char *panel_, int row0_, int col0_, int M_, int N_, bool whole_)
+                : epilogue(epilogue_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
 
         static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
         /* Of call p, the first or second of panel p / 2. */
@@ -62,12 +62,12 @@ struct PanelTail {
         __device__ __forceinline__ void get_rows(int p)
         {
                 if (inside(p))
-                        reads[p % AHEAD].get_rows(tail, row0 + row(p), col0 + col(p));
+                        reads[p % AHEAD].get_rows(epilogue, row0 + row(p), col0 + col(p));
         }
         __device__ __forceinline__ void get_cols(int p)
         {
                 if (inside(p))
-                        reads[p % AHEAD].get_cols(tail, col0 + col(p));
+                        reads[p % AHEAD].get_cols(epilogue, col0 + col(p));
         }
         __device__ __forceinline__ void start()
         {
@@ -110,7 +110,7 @@ struct PanelTail {
                                         __syncwarp();
                                 hold_reads(reads[p % AHEAD]);
                                 if (inside(p))
-                                        reads[p % AHEAD].call(tail, row0 + row(p), col0 + col(p), v);
+                                        reads[p % AHEAD].call(epilogue, row0 + row(p), col0 + col(p), v);
                                 if (p + AHEAD < COUNT)
                                         get_rows(p + AHEAD);
                         }

@@ -7,12 +7,12 @@
  *      dx = dy W                          dy (M,N), W (N,K) read as (K,N) with K <-> N
  *      dW = dyt x      TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
  *
- *      matmul_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, tail)
- *      matmul_split_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)     ws: f32 (splits,M,N)
- *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, tail)
+ *      gemm_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, epilogue)
+ *      gemm_split_k_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)     ws: f32 (splits,M,N)
+ *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, epilogue)
  *
  * Sizes passed as literals fold away after inlining; run-time ones work as well.
- * The tail gets every element of C once, float32, V = Tail::MAXV at a time, or 4
+ * The epilogue gets every element of C once, float32, V = Epilogue::MAXV at a time, or 4
  * where that is less (float32 tiles, and 16-bit ones whose warps are 16 columns
  * wide; a 32x32x32 tile: 2).  MAXV must divide N.
  *
@@ -24,45 +24,45 @@
  * of C that are not stored.  Beyond K both operands are zero.
  *
  * Tiles are gemm_tile.cuh's; an operand comes by panels (gemm_operand.cuh), is multiplied on tensor cores (gemm_mma.cuh,
- * gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by a tail (gemm_epilogue.cuh). */
-#ifndef TGC_MATMUL_CUH
-#define TGC_MATMUL_CUH
+ * gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by an epilogue (gemm_epilogue.cuh). */
+#ifndef TGC_GEMM_CUH
+#define TGC_GEMM_CUH
 
 #include "gemm_mma.cuh"
 #include "gemm_fma.cuh"
 
 /* The tile at `at`, over the K-tiles [kt0, kt1), rows of A as RowsA says, rows of B as RowsB. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB, class Tail>
-TGC_DEV void matmul_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
-                          int M, int N, int K, TileAt at, int kt0, int kt1, char *smem, const Tail &tail)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB, class Epilogue>
+TGC_DEV void gemm_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
+                          int M, int N, int K, TileAt at, int kt0, int kt1, char *smem, const Epilogue &epilogue)
 {
         const Panel<T, !TRANS_A, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, RowsA> pa(a, lda, at.m, M, K, rows_a);
         const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
         if constexpr (Tile::SIMT)
-                fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+                fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, epilogue);
         else if constexpr (Tile::TF32)
-                tf32_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+                tf32_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, epilogue);
 #ifdef TGC_SM90A
         else if constexpr (Tile::WGMMA)
-                wgmma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+                wgmma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, epilogue);
 #endif
         else
-                mma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, tail);
+                mma_tile<T, Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, epilogue);
 }
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Tail>
-TGC_DEV void matmul_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
-                         const Tail &tail)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Epilogue>
+TGC_DEV void gemm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
+                         const Epilogue &epilogue)
 {
-        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
                                                        tile_at<Tile>(tile, M, N), 0,
-                                                       (K + Tile::BK - 1) / Tile::BK, smem, tail);
+                                                       (K + Tile::BK - 1) / Tile::BK, smem, epilogue);
 }
 
 /* Split K: for weight gradients, whose C is small and K long.  Tiles are numbered
  * split-major; each split sums its own run of K-tiles into its own M x N of ws. */
 template <int V>
-struct SplitTail {
+struct SplitEpilogue {
         static constexpr int MAXV = V, MINV = 1;
         float *ws;
         int N;
@@ -75,22 +75,22 @@ struct SplitTail {
 
 /* V (8, 4, 2, 1) divides N. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
-TGC_DEV void matmul_split_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
+TGC_DEV void gemm_split_k_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
                                float *ws, int tile, char *smem)
 {
-        const int tiles = matmul_tiles<Tile>(M, N), s = tile / tiles, steps = (K + Tile::BK - 1) / Tile::BK;
+        const int tiles = gemm_tiles<Tile>(M, N), s = tile / tiles, steps = (K + Tile::BK - 1) / Tile::BK;
         const int kt0 = (int)((long)steps * s / splits), kt1 = (int)((long)steps * (s + 1) / splits);
-        const SplitTail<V> tail = { ws + (long)s * M * N, N };
-        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
-                                                       tile_at<Tile>(tile - s * tiles, M, N), kt0, kt1, smem, tail);
+        const SplitEpilogue<V> epilogue = { ws + (long)s * M * N, N };
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
+                                                       tile_at<Tile>(tile - s * tiles, M, N), kt0, kt1, smem, epilogue);
 }
 
-/* Sums ws over the splits, in order, and calls the tail.  THREADS * V elements of C
- * per tile, V = Tail::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
-template <int THREADS, class Tail>
-TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile, const Tail &tail)
+/* Sums ws over the splits, in order, and calls the epilogue.  THREADS * V elements of C
+ * per tile, V = Epilogue::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
+template <int THREADS, class Epilogue>
+TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile, const Epilogue &epilogue)
 {
-        constexpr int V = Tail::MAXV < 8 ? Tail::MAXV : 8;
+        constexpr int V = Epilogue::MAXV < 8 ? Epilogue::MAXV : 8;
         const long size = (long)M * N, i = ((long)tile * THREADS + threadIdx.x) * V;
         if (i >= size)
                 return;
@@ -103,7 +103,7 @@ TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int t
                 for (int j = 0; j < V; j++)
                         sum[j] += v[j];
         }
-        tail((int)(i / N), (int)(i % N), sum);
+        epilogue((int)(i / N), (int)(i % N), sum);
 }
 
 #endif

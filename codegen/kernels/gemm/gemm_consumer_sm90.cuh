@@ -1,9 +1,9 @@
-/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the tail after them.
+/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the epilogue after them.
  *
- * So that a tail does not wait for memory, its reads start LAST_STEPS before its products end, as many as there are
+ * So that an epilogue does not wait for memory, its reads start LAST_STEPS before its products end, as many as there are
  * registers left. */
-#ifndef TGC_MATMUL_CONSUME_SM90_CUH
-#define TGC_MATMUL_CONSUME_SM90_CUH
+#ifndef TGC_GEMM_CONSUME_SM90_CUH
+#define TGC_GEMM_CONSUME_SM90_CUH
 
 #include "gemm_tf32_rs_sm90.cuh"
 #ifdef TGC_SM90A
@@ -22,11 +22,11 @@ struct NoSums { static constexpr bool ON = false; };
 /* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against ones as
  * well, from step `first` on. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0, unsigned long long ones,
                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k, int first, int lane)
 {
-        const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
-        ring.wait_full();
+        const unsigned long long at = (unsigned long long)(pipe.stage * (Tile::STAGE / 16));
+        pipe.wait_full();
         if (Tile::COPIERS)
                 fence_proxy_async();            /* what cp.async wrote, for wgmma */
         wgmma_fence();
@@ -44,39 +44,39 @@ TGC_DEV void wgmma_step(Ring<Tile> &ring, unsigned long long a0, unsigned long l
         wgmma_commit();
         wgmma_wait<1>();
         if (k > 0)
-                ring.leave(ring.before(1), lane);
-        ring.next();
+                pipe.leave(pipe.before(1), lane);
+        pipe.next();
 }
 
 /* Steps [k0, k1); after `lead` of them the other consumer may start. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_steps(Ring<Tile> &ring, unsigned long long a0, unsigned long long b0, unsigned long long ones,
+TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0, unsigned long long ones,
                          float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead,
                          const WordsOfA<MI> &words)
 {
         if constexpr (by_words<T, TRANS_A>()) {
-                words_steps<SUM, T>(ring, words, b0, acc, sums, k0, k1, lane, lead);
+                words_steps<SUM, T>(pipe, words, b0, acc, sums, k0, k1, lane, lead);
         } else {
 #pragma unroll 1                                /* the last steps, written out, cost ptxas half of its time */
                 for (int k = k0; k < k1; k++) {
-                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k, k0, lane);
+                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k, k0, lane);
                         if (Tile::LEAD > 0 && k == lead - 1)
                                 bar_arrive(1, 256);
                 }
         }
 }
 
-/* ---- tails ------------------------------------------------------------------------ */
+/* ---- epilogues ------------------------------------------------------------------------ */
 
-/* Which of the three, of a consumer's warp.  PanelTail: beside 192 sums there are no registers for a panel's rows and
+/* Which of the three, of a consumer's warp.  PanelEpilogue: beside 192 sums there are no registers for a panel's rows and
  * for reads (the residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
 enum { BY_TRADING, BY_PANEL, BY_PAIRS };
-template <class Tile, class Tail>
+template <class Tile, class Epilogue>
 TGC_DEV constexpr int end_of()
 {
-        if (Tail::MAXV == 8 && TailStores<Tail>::pairs())
+        if (Epilogue::MAXV == 8 && EpilogueStores<Epilogue>::pairs())
                 return BY_PAIRS;
-        if (Tail::MAXV == 8 && Tile::SHARE < 2 && (Tile::BN < 192 || TailReads<Tail, 8>::N == 0))
+        if (Epilogue::MAXV == 8 && Tile::SHARE < 2 && (Tile::BN < 192 || EpilogueReads<Epilogue, 8>::N == 0))
                 return BY_PANEL;
         return BY_TRADING;
 }
@@ -84,33 +84,33 @@ TGC_DEV constexpr int end_of()
 template <class Tile>
 TGC_DEV constexpr bool is_whole(int M, int N) { return M % Tile::WHOLE_M == 0 && N % Tile::WHOLE_N == 0; }
 
-template <class Tile, int MI, int SPARE, class Tail, int HOW = end_of<Tile, Tail>()>
-struct Ends : MmaTail<MI, Tile::BN, 64, SPARE, Tail> {
-        static_assert(!TailBoxes<Tail>::ON, "panels are what boxes come from");
-        __device__ __forceinline__ Ends(const Tail &tail, char *, int row0, int col0, int M, int N)
-                : MmaTail<MI, Tile::BN, 64, SPARE, Tail>(tail, row0, col0, M, N, is_whole<Tile>(M, N)) {}
+template <class Tile, int MI, int SPARE, class Epilogue, int HOW = end_of<Tile, Epilogue>()>
+struct Ends : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue> {
+        static_assert(!EpilogueBoxes<Epilogue>::ON, "panels are what boxes come from");
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *, int row0, int col0, int M, int N)
+                : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue>(epilogue, row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
-template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, BY_PANEL> : PanelTail<MI, Tile::BN, SPARE, Tail> {
-        static_assert(!TailBoxes<Tail>::ON, "panels of sums are none of results");
-        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PanelTail<MI, Tile::BN, SPARE, Tail>(tail, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
+template <class Tile, int MI, int SPARE, class Epilogue>
+struct Ends<Tile, MI, SPARE, Epilogue, BY_PANEL> : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue> {
+        static_assert(!EpilogueBoxes<Epilogue>::ON, "panels of sums are none of results");
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0, int M, int N)
+                : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue>(epilogue, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
                                                        row0, col0, M, N, is_whole<Tile>(M, N)) {}
 };
 /* Panels of a warp, or (Fetched) of two. */
-template <class Tile, class Tail>
-TGC_DEV constexpr int panels_of() { return TailBoxes<Tail>::FETCHED ? Tile::BOTH : Tile::EACH; }
+template <class Tile, class Epilogue>
+TGC_DEV constexpr int panels_of() { return EpilogueBoxes<Epilogue>::FETCHED ? Tile::BOTH : Tile::EACH; }
 
-template <class Tile, int MI, int SPARE, class Tail>
-struct Ends<Tile, MI, SPARE, Tail, BY_PAIRS> : PairTail<MI, Tile::BN, SPARE, Tail, panels_of<Tile, Tail>()> {
-        static constexpr int MOST = panels_of<Tile, Tail>();
+template <class Tile, int MI, int SPARE, class Epilogue>
+struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS> : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, panels_of<Tile, Epilogue>()> {
+        static constexpr int MOST = panels_of<Tile, Epilogue>();
         static_assert(MOST > 0, "tiles that take turns fetch");
         static __device__ __forceinline__ int first()
         {
-                return (int)(TailBoxes<Tail>::FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4) * MOST;
+                return (int)(EpilogueBoxes<Epilogue>::FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4) * MOST;
         }
-        __device__ __forceinline__ Ends(const Tail &tail, char *smem, int row0, int col0, int M, int N)
-                : PairTail<MI, Tile::BN, SPARE, Tail, MOST>(tail, smem + Tile::PANELS + first() * Tile::PANEL, row0, col0, M, N,
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0, int M, int N)
+                : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, MOST>(epilogue, smem + Tile::PANELS + first() * Tile::PANEL, row0, col0, M, N,
                                                             is_whole<Tile>(M, N)) {}
 };
 
@@ -123,11 +123,11 @@ TGC_DEV char *from_lane0(char *smem)
 
 /* ---- a block's pieces ------------------------------------------------------------- */
 
-/* Reads of a tail start this many steps before the end of a tile: two microseconds or more. */
+/* Reads of an epilogue start this many steps before the end of a tile: two microseconds or more. */
 enum { LAST_STEPS = 4 };
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
-TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums &rows)
+TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
         /* Reads of 16 bytes that fit beside the sums. */
@@ -135,33 +135,33 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
         constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) + (by_words<T, TRANS_A>() ? MI * 32 : 0);
         constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
-        ring.smem = from_lane0(ring.smem);
+        pipe.smem = from_lane0(pipe.smem);
         const int part = Tile::SHARE == 2 ? consumer : 0;
         const int row0 = part * Tile::WM + warp * 16;
         /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
-        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem)
                                     + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
-        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
-        const unsigned long long ones = wgmma_desc(ring.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
+        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
+        const unsigned long long ones = wgmma_desc(pipe.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
         typename Work::Part p, next;
         WordsOfA<MI> words(row0, lane);
 
         for (int i = 0; work.get(i, p); i++) {
                 if (Tile::SHARE == 1 && (i & 1) != consumer) {
-                        ring.skip(p.kt1 - p.kt0);
+                        pipe.skip(p.kt1 - p.kt0);
                         continue;
                 }
                 if (Tile::SHARE == 1 ? i > 0 : Tile::LEAD > 0 && i == 0 && consumer == 1)
                         bar_sync(1 + (i & 1), 256);
                 float acc[MI][Tile::BN / 8][4];
-                const auto &tail = work.tail_of(p, i);
+                const auto &epilogue = work.epilogue_of(p, i);
                 const int M = work.rows(p);
-                Ends<Tile, MI, SPARE, typename Work::End> ends(tail, ring.smem, p.m + row0, p.n, M, N);
+                Ends<Tile, MI, SPARE, typename Work::End> ends(epilogue, pipe.smem, p.m + row0, p.n, M, N);
                 const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
                 asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
-                if constexpr (TailBoxes<typename Work::End>::FETCHED) {
-                        Mbar *const own = (Mbar *)(ring.smem + Tile::RING) + (consumer * 4 + warp) * Tile::BOTH;
+                if constexpr (EpilogueBoxes<typename Work::End>::FETCHED) {
+                        Mbar *const own = (Mbar *)(pipe.smem + Tile::RING) + (consumer * 4 + warp) * Tile::BOTH;
                         ends.fetch(own, own + (1 - 2 * consumer) * 4 * Tile::BOTH, i, more, next.m + row0, next.n);
                 }
                 const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
@@ -178,25 +178,25 @@ TGC_DEV void wgmma_consume(Ring<Tile> ring, const Work &work, int N, const Sums 
                         /* Before and after them the same code: of all this ptxas takes longest for steps. */
 #pragma unroll 1
                         for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
-                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, from, to, lane, lead,
+                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, from, to, lane, lead,
                                                                               words);
                                 if (round)
                                         break;
-                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
+                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
                         }
                 } else {
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, 0, early, lane, lead, words);
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, 0, early, lane, lead, words);
                 }
                 if constexpr (ends.READS_AHEAD) {
                         ends.start();
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, ones, acc, sums, k > early ? k : early,
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k > early ? k : early,
                                                                       steps, lane, lead, words);
                 }
                 if (more)
                         bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();
                 if (!Work::EMPTY || steps > 0)
-                        ring.leave(ring.before(1), lane);
+                        pipe.leave(pipe.before(1), lane);
 #pragma unroll
                 for (int m = 0; m < MI; m++)
                         wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));

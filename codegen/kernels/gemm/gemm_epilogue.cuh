@@ -1,6 +1,6 @@
 /* gemm_epilogue.cuh: the end of a tile: sums as tensor cores leave them in a warp's registers, to a functor. */
-#ifndef TGC_MATMUL_TAIL_CUH
-#define TGC_MATMUL_TAIL_CUH
+#ifndef TGC_GEMM_EPILOGUE_CUH
+#define TGC_GEMM_EPILOGUE_CUH
 
 #include "gemm_tile.cuh"
 
@@ -18,11 +18,11 @@ TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&h
         }
 }
 
-/* How a warp's fragments are cut into calls of the tail: ROWS blocks of 16 rows, APART rows from one to the next,
+/* How a warp's fragments are cut into calls of the epilogue: ROWS blocks of 16 rows, APART rows from one to the next,
  * WN columns.  A lane holds two neighbouring columns of each 8-column fragment; by trading with its quad over V/2
  * fragments it gets V neighbours, and a quad 4V. */
 template <int ROWS, int WN, int APART, int V>
-struct TailCalls {
+struct EpilogueCalls {
         static constexpr int STEP = V < 2 ? 1 : V / 2;          /* fragments at a time */
         static constexpr int PARTS = V < 2 ? 2 : 1;             /* calls that they take */
         static constexpr int ACROSS = WN / 8 / STEP * 2 * PARTS, COUNT = ROWS * ACROSS;
@@ -62,38 +62,38 @@ struct TailCalls {
         }
 };
 
-/* A warp's fragments, whose corner is (row0, col0), to the tail.  What it reads of rows is asked for AHEAD calls before
+/* A warp's fragments, whose corner is (row0, col0), to the epilogue.  What it reads of rows is asked for AHEAD calls before
  * the stores: as far as SPARE times 16 bytes reach, the first of it by start(), which may run before the sums
  * are there.  What all rows read alike comes one call before.  whole: no tile reaches beyond (M, N), so that calls may
  * overlap where registers are left. */
-template <int ROWS, int WN, int APART, int SPARE, class Tail>
-struct MmaTail {
-        static constexpr int MOST = WN % 32 ? 4 : 8, V = Tail::MAXV < MOST ? Tail::MAXV : MOST;
-        typedef TailCalls<ROWS, WN, APART, V> Calls;
-        typedef TailReads<Tail, V> Reads;
+template <int ROWS, int WN, int APART, int SPARE, class Epilogue>
+struct MmaEpilogue {
+        static constexpr int MOST = WN % 32 ? 4 : 8, V = Epilogue::MAXV < MOST ? Epilogue::MAXV : MOST;
+        typedef EpilogueCalls<ROWS, WN, APART, V> Calls;
+        typedef EpilogueReads<Epilogue, V> Reads;
         static constexpr bool READS_AHEAD = Reads::ROWS > 0;
         static constexpr int COUNT = Calls::COUNT, FIT = Reads::ROWS ? SPARE * 8 / (Reads::ROWS * V) : 2;
         static constexpr int AHEAD = FIT < 2 ? 2 : FIT > COUNT ? COUNT : FIT;
         Reads reads[AHEAD];
-        const Tail &tail;
+        const Epilogue &epilogue;
         int row0, col0, M, N;
         bool whole;
 
-        __device__ __forceinline__ MmaTail(const Tail &tail_, int row0_, int col0_, int M_, int N_, bool whole_)
-                : tail(tail_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+        __device__ __forceinline__ MmaEpilogue(const Epilogue &epilogue_, int row0_, int col0_, int M_, int N_, bool whole_)
+                : epilogue(epilogue_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
 
         __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
         __device__ __forceinline__ void get_rows(int p)
         {
                 const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
                 if (inside(row, col))
-                        reads[p % AHEAD].get_rows(tail, row, col);
+                        reads[p % AHEAD].get_rows(epilogue, row, col);
         }
         __device__ __forceinline__ void get_cols(int p)
         {
                 const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
                 if (inside(row, col))
-                        reads[p % AHEAD].get_cols(tail, col);
+                        reads[p % AHEAD].get_cols(epilogue, col);
         }
         __device__ __forceinline__ void start()
         {
@@ -101,7 +101,7 @@ struct MmaTail {
                 for (int p = 0; p < AHEAD; p++)
                         get_rows(p);
         }
-        /* v: of each call, or of the one at hand; what the tail leaves there. */
+        /* v: of each call, or of the one at hand; what the epilogue leaves there. */
         template <int KEEP>
         __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4], float (&v)[KEEP][V])
         {
@@ -113,7 +113,7 @@ struct MmaTail {
                         if (p + 1 < COUNT)
                                 get_cols(p + 1);
                         if (inside(row, col))
-                                reads[p % AHEAD].call(tail, row, col, v[p % KEEP]);
+                                reads[p % AHEAD].call(epilogue, row, col, v[p % KEEP]);
                         if (p + AHEAD < COUNT)
                                 get_rows(p + AHEAD);
                 }
@@ -126,14 +126,14 @@ struct MmaTail {
 };
 
 /* The fragments of a warp that owns Tile::WM x Tile::WN. */
-template <class Tile, int SPARE = 3, class Tail>
-TGC_DEV void mma_tail(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
-                      const Tail &tail)
+template <class Tile, int SPARE = 3, class Epilogue>
+TGC_DEV void mma_epilogue(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
+                      const Epilogue &epilogue)
 {
-        if constexpr (TailRows<Tail>::WHOLE) {
-                tail.template fragments<Tile::WM / 16, Tile::WN>(acc, row0, col0);
+        if constexpr (EpilogueRows<Epilogue>::WHOLE) {
+                epilogue.template fragments<Tile::WM / 16, Tile::WN>(acc, row0, col0);
         } else {
-                MmaTail<Tile::WM / 16, Tile::WN, 16, SPARE, Tail> t(tail, row0, col0, M, N, false);
+                MmaEpilogue<Tile::WM / 16, Tile::WN, 16, SPARE, Epilogue> t(epilogue, row0, col0, M, N, false);
                 t.start();
                 t.run(acc);
         }

@@ -1,6 +1,6 @@
 /* gemm_fma.cuh: a tile of float32 by plain arithmetic. */
-#ifndef TGC_MATMUL_FMA_CUH
-#define TGC_MATMUL_FMA_CUH
+#ifndef TGC_GEMM_FMA_CUH
+#define TGC_GEMM_FMA_CUH
 
 #include "gemm_operand.cuh"
 
@@ -37,12 +37,12 @@ TGC_DEV void panel_put(const P &, const float (&r)[P::COPIES][P::UNIT], float *s
 }
 
 /* A lane's rows and columns: blocks of 4 rows 16 apart, of VN columns 8*VN apart. */
-template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
-TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
+TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
 {
         constexpr int TM = Tile::WM / 4, TN = Tile::WN / 8, VN = TN < 4 ? TN : 4;
         constexpr int STAGE = Tile::BK * (Tile::LDA + Tile::LDB);
-        constexpr int V = Tail::MAXV < VN ? Tail::MAXV : VN;
+        constexpr int V = Epilogue::MAXV < VN ? Epilogue::MAXV : VN;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
         const int m0 = warp / Tile::WARPS_N * Tile::WM + lane / 8 * 4;
         const int n0 = warp % Tile::WARPS_N * Tile::WN + lane % 8 * VN;
@@ -102,7 +102,7 @@ TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
 #pragma unroll
                                 for (int x = 0; x < V; x++)
                                         v[x] = acc[i][j + x];
-                                tail(row, col, v);
+                                epilogue(row, col, v);
                         }
                 }
 }

@@ -1,6 +1,6 @@
 /* gemm_mma.cuh: a tile of 16-bit values on tensor cores: by warps, and on sm_90a by warpgroups. */
-#ifndef TGC_MATMUL_MMA_CUH
-#define TGC_MATMUL_MMA_CUH
+#ifndef TGC_GEMM_MMA_CUH
+#define TGC_GEMM_MMA_CUH
 
 #include "gemm_operand.cuh"
 #include "gemm_epilogue.cuh"
@@ -36,8 +36,8 @@ TGC_DEV void frag_b(unsigned (&f)[Tile::WN / 16][4], const char *panel, int n0, 
 
 /* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead and
  * fragments one k-step ahead; one barrier per K-tile. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
-TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
+TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
 {
         constexpr int MI = Tile::WM / 16, NJ = Tile::WN / 16, KS = Tile::BK / 16, STAGES = Tile::STAGES;
         constexpr int STAGE = Tile::A_BYTES + Tile::B_BYTES;
@@ -94,7 +94,7 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                                 }
                 }
         }
-        mma_tail<Tile>(acc, pa.first + m0, pb.first + n0, M, N, tail);
+        mma_epilogue<Tile>(acc, pa.first + m0, pb.first + n0, M, N, epilogue);
         __syncthreads();
 }
 
@@ -115,8 +115,8 @@ TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
 
 /* mma_tile on the warpgroup's tensor cores.  Copies run AHEAD K-tiles in front: a stage is
  * filled again once all groups have waited for the products that read it. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
-TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
+TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
 {
         constexpr int STAGES = Tile::STAGES, STAGE = Tile::A_BYTES + Tile::B_BYTES, AHEAD = STAGES - 1 - Tile::PENDING;
         constexpr int BLOCK = 64 * Tile::BK * 2, LAST = (STAGES - 1) * STAGE;   /* 64 rows of A, in bytes */
@@ -160,7 +160,7 @@ TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int
 #pragma unroll
         for (int i = 0; i < Tile::BN / 2; i++)
                 acc[0][i / 4][i % 4] = d[i];
-        mma_tail<Tile>(acc, pa.first + warp * 16, pb.first, M, N, tail);
+        mma_epilogue<Tile>(acc, pa.first + warp * 16, pb.first, M, N, epilogue);
         __syncthreads();
 }
 

@@ -1,21 +1,21 @@
-/* gemm_norm.cuh: a product, and the norm of the rows that its tail makes, in one launch.
+/* gemm_norm.cuh: a product, and the norm of the rows that its epilogue makes, in one launch.
  *
  * Where a row is a few tiles wide, a launch of its own for the norm is mostly waiting.  The blocks that make the tiles of
- * the same rows are a cluster: each keeps what its tail made in registers, sends the sums of its parts of the rows to the
+ * the same rows are a cluster: each keeps what its epilogue made in registers, sends the sums of its parts of the rows to the
  * others, adds up what came in the order of the columns, and norms its own part.
  *
- *      matmul_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M, N, K, eps, tile,
- *                                                                              smem, tail, finish)
+ *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M, N, K, eps, tile,
+ *                                                                              smem, epilogue, finish)
  *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere), whose only task it is;
- *      matmul_norm_smem<Tile, RowNorm>() bytes of shared memory.
+ *      gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
  *
- * As in matmul_task, but that tail leaves in v what is to be normed.  finish: the tail of norm_task (rows.cuh).  MAXV of both
+ * As in gemm_task, but that epilogue leaves in v what is to be normed.  finish: the epilogue of norm_task (rows.cuh).  MAXV of both
  * divides N.  Any tile but FTiles.
  *
  * NORM_RMS needs the sum of squares; NORM_LAYER the sum and the squares about the part's own mean, from which follow
  * those about the row's: q + n (mean - row's mean)^2. */
-#ifndef TGC_MATMUL_NORM_CUH
-#define TGC_MATMUL_NORM_CUH
+#ifndef TGC_GEMM_NORM_CUH
+#define TGC_GEMM_NORM_CUH
 
 #include "gemm.cuh"
 #include "rows.cuh"
@@ -34,18 +34,18 @@ struct NormSmem {
         static constexpr int SIZE = BYTES + 16;
 };
 template <class Tile, class Norm>
-__host__ __device__ constexpr int matmul_norm_smem() { return Tile::SMEM + NormSmem<Tile, Norm>::SIZE; }
+__host__ __device__ constexpr int gemm_norm_smem() { return Tile::SMEM + NormSmem<Tile, Norm>::SIZE; }
 
-template <class Tail, int V>
-struct NarrowTail : Tail { static constexpr int MAXV = V; };
+template <class Epilogue, int V>
+struct NarrowEpilogue : Epilogue { static constexpr int MAXV = V; };
 
-/* The tail of a tile whose corner is (m, n), block `rank` of its cluster; sums: NormSmem. */
-template <class Tile, class Norm, class Tail, class Finish>
-struct NormTail {
+/* The epilogue of a tile whose corner is (m, n), block `rank` of its cluster; sums: NormSmem. */
+template <class Tile, class Norm, class Epilogue, class Finish>
+struct NormEpilogue {
         typedef NormSmem<Tile, Norm> At;
-        static constexpr int MAXV = vec_min(Tail::MAXV, Finish::MAXV), MINV = vec_max(Tail::MINV, Finish::MINV);
-        typedef NarrowTail<Tail, MAXV> WholeRows;
-        WholeRows tail;
+        static constexpr int MAXV = vec_min(Epilogue::MAXV, Finish::MAXV), MINV = vec_max(Epilogue::MINV, Finish::MINV);
+        typedef NarrowEpilogue<Epilogue, MAXV> WholeRows;
+        WholeRows epilogue;
         const Finish &finish;
         float eps;
         int m, n, M, N, rank;
@@ -130,7 +130,7 @@ struct NormTail {
         template <int SLOTS, int GROUPS, int LANES, int WIDE, class Place, int COUNT, int V>
         __device__ __forceinline__ void norm(const Place &at, int part, float (&v)[COUNT][V]) const
         {
-                typedef TailReads<Finish, V> Reads;
+                typedef EpilogueReads<Finish, V> Reads;
                 const int lane = (int)threadIdx.x % LANES, left = N - (n + part * WIDE);
                 const bool whole = N % Tile::BN == 0;
                 const int wide = whole || left > WIDE ? WIDE : left > 0 ? left : 1;
@@ -179,7 +179,7 @@ struct NormTail {
                 }
         }
 
-        /* A warp's fragments, as MmaTail cuts them: rows of quads. */
+        /* A warp's fragments, as MmaEpilogue cuts them: rows of quads. */
         template <class Calls>
         struct Fragments {
                 int row0, col0;         /* in the tile; in C */
@@ -198,16 +198,16 @@ struct NormTail {
         template <int ROWS, int WN>
         __device__ __forceinline__ void fragments(const float (&acc)[ROWS][WN / 8][4], int row0, int col0) const
         {
-                typedef MmaTail<ROWS, WN, 16, 24, WholeRows> Plain;
+                typedef MmaEpilogue<ROWS, WN, 16, 24, WholeRows> Plain;
                 typedef typename Plain::Calls Calls;
                 float v[Plain::COUNT][Plain::V];
-                Plain t(tail, row0, col0, M, N, false);
+                Plain t(epilogue, row0, col0, M, N, false);
                 t.start();
                 t.run(acc, v);
                 norm<2 * ROWS, Calls::ACROSS / 2, 4, WN>(Fragments<Calls>{ row0 - m, col0 }, (col0 - n) / WN, v);
         }
 
-        /* Chunks of a row of the tile, as groups_tail cuts them (gemm_tf32.cuh). */
+        /* Chunks of a row of the tile, as groups_epilogue cuts them (gemm_tf32.cuh). */
         struct Chunks {
                 static constexpr int EACH = 4 / MAXV < 1 ? 1 : 4 / MAXV, ROW = Tile::BN / 4;
                 int n;
@@ -243,17 +243,17 @@ TGC_DEV void norm_begin(char *sums)
 #endif
 }
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Tail, class Finish>
-TGC_DEV void matmul_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, float eps, int tile,
-                              char *smem, const Tail &tail, const Finish &finish)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Epilogue, class Finish>
+TGC_DEV void gemm_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, float eps, int tile,
+                              char *smem, const Epilogue &epilogue, const Finish &finish)
 {
-        typedef NormTail<Tile, Norm, Tail, Finish> Normed;
+        typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
         const int rank = tile % Norm::CLUSTER;
         const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
         char *sums = smem + Tile::SMEM;
         norm_begin<Normed, Norm>(sums);
-        const Normed normed = { { tail }, finish, eps, at.m, at.n, M, N, rank, sums };
-        matmul_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K, at, 0,
+        const Normed normed = { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K, at, 0,
                                                        (K + Tile::BK - 1) / Tile::BK, smem, normed);
 }
 

@@ -1,7 +1,7 @@
 /* gemm_producer_sm90.cuh: what a block of gemm_sm90.cuh has to do, and how operands come: tile shapes, which tiles or
  * parts of tiles are a block's, and the thread that loads their panels. */
-#ifndef TGC_MATMUL_LOAD_SM90_CUH
-#define TGC_MATMUL_LOAD_SM90_CUH
+#ifndef TGC_GEMM_LOAD_SM90_CUH
+#define TGC_GEMM_LOAD_SM90_CUH
 
 #include "epilogue_pair_sm90.cuh"
 #include "pipeline_sm90.cuh"
@@ -19,10 +19,10 @@ struct STile {
         static constexpr int WM = BM / SHARE;                   /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
-        /* A warp's for its tail, where they begin, how many a warp has: two where they fit and Boxed tails are. */
+        /* A warp's for its epilogue, where they begin, how many a warp has: two where they fit and Boxed epilogues are. */
         static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
         static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
-        /* Of Fetched tails, where consumers take turns: as many as fit for a warp of each; their barriers are behind the ring's. */
+        /* Of Fetched epilogues, where consumers take turns: as many as fit for a warp of each; their barriers are behind the pipeline's. */
         static constexpr int BOTH = SHARE_ > 1 ? 0 : PANELS + 16 * PANEL <= (226 << 10) ? 4 : 3;
         static constexpr int SMEM = PANELS + (4 * BOTH > 8 * EACH ? 4 * BOTH : 8 * EACH) * PANEL;
         static_assert(RING + 8 * BOTH * 8 <= PANELS, "barriers fit");
@@ -34,7 +34,7 @@ struct STile {
         static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
 };
 
-/* The rows of ../matmul_tiles_sm90.def. */
+/* The rows of ../gemm_tiles_sm90.def. */
 typedef STile<128, 256, 2, 4> S128x256;
 typedef STile<128, 192, 2, 5> S128x192;
 typedef STile<256, 128, 2, 4> S256x128;
@@ -44,7 +44,7 @@ typedef STile<128, 192, 1, 5> S128x192t;
 /* The same in pairs. */
 typedef STile<128, 128, 1, 6, 0, true> S128x128p;
 typedef STile<128, 192, 1, 5, 0, true> S128x192p;
-/* Jointly. */
+/* SplitK. */
 typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
 typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
 
@@ -74,7 +74,7 @@ struct Piece { int m, n, kt0, kt1, split; };
  *      Part, get(i, Part &)    the i-th piece of this block; false: there are fewer
  *      EMPTY                   a piece may have no steps: zeros
  *      rows(p)                 rows of C, or p's last one and one more: those below are not stored
- *      End, tail_of(p, i)      what finishes a piece
+ *      End, epilogue_of(p, i)      what finishes a piece
  *      KEEPS                   registers that all this takes more than a plain product does */
 
 /* Tile t; of pairs the rows of tiles are an even number. */
@@ -87,15 +87,15 @@ TGC_DEV TileAt tile_of(int t, int M, int N)
 template <class Tile>
 TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
 
-/* Tiles first, first + step, ... below end; the caller's tail. */
-template <class Tile, class Tail>
+/* Tiles first, first + step, ... below end; the caller's epilogue. */
+template <class Tile, class Epilogue>
 struct TileWork {
-        typedef Tail End;
+        typedef Epilogue End;
         typedef Piece Part;
         static constexpr bool EMPTY = false;
         static constexpr int KEEPS = 0;
         int M, N, K, first, end, step;
-        const Tail &tail;
+        const Epilogue &epilogue;
 
         __device__ __forceinline__ bool get(int i, Piece &p) const
         {
@@ -106,21 +106,21 @@ struct TileWork {
                 p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
                 return true;
         }
-        __device__ __forceinline__ const Tail &tail_of(const Piece &, int) const { return tail; }
+        __device__ __forceinline__ const Epilogue &epilogue_of(const Piece &, int) const { return epilogue; }
         __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
-/* Tiles of splits, as matmul_split_task numbers them: first, first + step, ...; splits <= K-steps. */
+/* Tiles of splits, as gemm_split_k_task numbers them: first, first + step, ...; splits <= K-steps. */
 template <class Tile, int V>
 struct SplitWork {
-        typedef SplitTail<V> End;
+        typedef SplitEpilogue<V> End;
         typedef Piece Part;
         static constexpr bool EMPTY = false;
         static constexpr int KEEPS = 0;
         int M, N, K, splits, first, step;
         float *ws;                      /* (splits, M, N) */
 
-        __device__ __forceinline__ int tiles() const { return matmul_tiles<Tile>(M, N); }
+        __device__ __forceinline__ int tiles() const { return gemm_tiles<Tile>(M, N); }
         __device__ __forceinline__ bool get(int i, Piece &p) const
         {
                 const int t = first + i * step, s = t / tiles(), steps = k_steps<Tile>(K);
@@ -129,7 +129,7 @@ struct SplitWork {
                 p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
                 return s < splits;
         }
-        __device__ __forceinline__ SplitTail<V> tail_of(const Piece &, int i) const
+        __device__ __forceinline__ SplitEpilogue<V> epilogue_of(const Piece &, int i) const
         {
                 return { ws + (long)((first + i * step) / tiles()) * M * N, N };
         }
@@ -161,30 +161,30 @@ struct Loader {
                 }
         }
 
-        __device__ __forceinline__ void load_a(const Ring<Tile> &ring, const Piece &p, int kt) const
+        __device__ __forceinline__ void load_a(const Pipeline<Tile> &pipe, const Piece &p, int kt) const
         {
-                load<!TRANS_A, Tile::BM / BOX, false>(ring.a(), a, ring.full(ring.stage), p.m, kt * BOX, 0);
+                load<!TRANS_A, Tile::BM / BOX, false>(pipe.a(), a, pipe.full(pipe.stage), p.m, kt * BOX, 0);
         }
-        __device__ __forceinline__ void load_b(const Ring<Tile> &ring, const Piece &p, int kt) const
+        __device__ __forceinline__ void load_b(const Pipeline<Tile> &pipe, const Piece &p, int kt) const
         {
-                load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(ring.b(), b, ring.full(ring.stage),
+                load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(pipe.b(), b, pipe.full(pipe.stage),
                                                          p.n + (Tile::SLABS ? kt * N : 0), Tile::SLABS ? 0 : kt * BOX,
                                                          Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
         }
-        __device__ __forceinline__ void announce(const Ring<Tile> &ring) const
+        __device__ __forceinline__ void announce(const Pipeline<Tile> &pipe) const
         {
-                mbarrier_expect_tx(ring.full(ring.stage), Tile::STAGE);
+                mbarrier_expect_tx(pipe.full(pipe.stage), Tile::STAGE);
         }
 
-        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and what the tail reads, but not
+        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and what the epilogue reads, but not
          * B; of the first stages B comes meanwhile.  (Elsewhere that costs steps of training 0.5 to 1.2%.) */
         template <bool WAITS, class Work>
-        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
         {
                 Piece p;
                 int ahead = 0;
                 if constexpr (WAITS) {
-                        Ring<Tile> first = ring;
+                        Pipeline<Tile> first = pipe;
                         ahead = work.get(0, p) ? p.kt1 - p.kt0 : 0;
                         ahead = ahead < Tile::STAGES ? ahead : Tile::STAGES;
                         for (int k = 0; k < ahead; k++, first.next()) {
@@ -197,13 +197,13 @@ struct Loader {
                         for (int kt = p.kt0; kt < p.kt1; kt++) {
                                 const bool has_b = WAITS && ahead-- > 0;
                                 if (!has_b) {
-                                        ring.wait_empty();
-                                        announce(ring);
+                                        pipe.wait_empty();
+                                        announce(pipe);
                                 }
-                                load_a(ring, p, kt);
+                                load_a(pipe, p, kt);
                                 if (!has_b)
-                                        load_b(ring, p, kt);
-                                ring.next();
+                                        load_b(pipe, p, kt);
+                                pipe.next();
                         }
         }
 };

@@ -1,13 +1,13 @@
 /* gemm_sm90.cuh: C = op(A) op(B) for bf16, f16 and tf32 on Hopper (sm_90a): wgmma fed by
- * a ring of shared memory stages.  Operands, tail and tiles are those of gemm.cuh;
+ * a pipeline of shared memory stages.  Operands, epilogue and tiles are those of gemm.cuh;
  * only the way there differs, so a kernel built for sm_90a calls
  *
- *      matmul_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem, tail)
- *      matmul_tma_split<T, Tile, TRANS_A, TRANS_B, V>(map_a, map_b, M, N, K, splits, ws, first, step, smem)
- *      matmul_tma_joint<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, ws, joined, sms, smem, tail)
+ *      gemm_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem, epilogue)
+ *      gemm_tma_split_k_parts<T, Tile, TRANS_A, TRANS_B, V>(map_a, map_b, M, N, K, splits, ws, first, step, smem)
+ *      gemm_tma_split_k<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, ws, joined, sms, smem, epilogue)
  *
- * where it called matmul_task or matmul_split_task: tiles first, first + step, ... of all, so that the loads of a
- * tile run under the tail of the one before.  Rows and columns at the edge of C, and K, may be any size, K >= 1.
+ * where it called gemm_task or gemm_split_k_task: tiles first, first + step, ... of all, so that the loads of a
+ * tile run under the epilogue of the one before.  Rows and columns at the edge of C, and K, may be any size, K >= 1.
  * M may be less than the rows that A's map has (prompts): what these hold reaches only rows of C that are not stored.
  * One more argument, RowSums, has A's rows summed by the way.
  *
@@ -24,14 +24,14 @@
  * tgc.cuh), and map_a and map_b its address.  One map serves every tile shape and both uses of a
  * matrix (transposed or not).
  *
- * How the warpgroups meet.  Warpgroup 0 loads into a ring (pipeline_sm90.cuh), ahead into the next tile too
+ * How the warpgroups meet.  Warpgroup 0 loads into a pipeline (pipeline_sm90.cuh), ahead into the next tile too
  * (gemm_producer_sm90.cuh), and gives most of its registers to the two that multiply (gemm_consumer_sm90.cuh).  So that a
- * tail runs while the tensor cores are busy:
+ * epilogue runs while the tensor cores are busy:
  *
  *      sharing a tile  consumer 0 starts LEAD steps ahead of consumer 1, which still multiplies
- *                      while 0 is in its tail.  No more than the ring holds is hidden, but a 128x256
+ *                      while 0 is in its epilogue.  No more than the pipeline holds is hidden, but a 128x256
  *                      tile needs the least shared memory traffic.
- *      taking turns    (S...t) each has whole tiles; one's tail, however long, hides under the other's
+ *      taking turns    (S...t) each has whole tiles; one's epilogue, however long, hides under the other's
  *                      products.  A named barrier hands the turn over once the last step has begun:
  *                      a parity tells only neighbouring rounds of a stage apart, so nobody may
  *                      wait for a stage while the round before is still to come.
@@ -42,25 +42,25 @@
  * rows of tiles (jointly: or the last ones multiply what nobody wants); the kernel has __cluster_dims__(2, 1, 1); first is
  * blockIdx.x and step gridDim.x, an even number.
  *
- * Jointly (S...pN) pairs of blocks have a tile's K in parts (gemm_split_k_sm90.cuh). */
-#ifndef TGC_MATMUL_SM90_CUH
-#define TGC_MATMUL_SM90_CUH
+ * SplitK (S...pN) pairs of blocks have a tile's K in parts (gemm_split_k_sm90.cuh). */
+#ifndef TGC_GEMM_SM90_CUH
+#define TGC_GEMM_SM90_CUH
 
 #include "gemm_split_k_sm90.cuh"
 #ifdef TGC_SM90A
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS, class Load, class Work, class Sums>
-TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, const Sums &rows)
+TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const Sums &rows)
 {
         /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread gives
          * up two multiplying ones share. */
         constexpr int REGS = (3 * 168 - Load::REGS) / 2;
-        constexpr int FETCHED = TailBoxes<typename Work::End>::FETCHED ? 8 * Tile::BOTH : 0;   /* and barriers of its panels */
-        Ring<Tile> ring(smem);
+        constexpr int FETCHED = EpilogueBoxes<typename Work::End>::FETCHED ? 8 * Tile::BOTH : 0;   /* and barriers of its panels */
+        Pipeline<Tile> pipe(smem);
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::STAGES; s++) {
-                        mbarrier_init(ring.full(s), 1 + Tile::COPIERS);
-                        mbarrier_init(ring.empty(s), 4 * Tile::SHARE * (Tile::PAIR ? 2 : 1));
+                        mbarrier_init(pipe.full(s), 1 + Tile::COPIERS);
+                        mbarrier_init(pipe.empty(s), 4 * Tile::SHARE * (Tile::PAIR ? 2 : 1));
                 }
                 for (int s = 0; s < FETCHED; s++)
                         mbarrier_init((Mbar *)(smem + Tile::RING) + s, 1);
@@ -79,63 +79,63 @@ TGC_DEV void matmul_tma_run(const Load &load, char *smem, const Work &work, cons
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<Load::REGS>();
                 if (threadIdx.x < Load::THREADS)
-                        load.template run<WAITS>(ring, work);
+                        load.template run<WAITS>(pipe, work);
                 __syncwarp();
         } else {
                 setmaxnreg_inc<REGS>();
                 if (WAITS)
                         pdl_wait();
                 if constexpr (Tile::PARTS > 1)
-                        wgmma_joint<T, Tile, TRANS_A, TRANS_B>(ring, work);
+                        wgmma_split_k<T, Tile, TRANS_A, TRANS_B>(pipe, work);
                 else
-                        wgmma_consume<T, Tile, TRANS_A, TRANS_B>(ring, work, work.N, rows);
+                        wgmma_consume<T, Tile, TRANS_A, TRANS_B>(pipe, work, work.N, rows);
         }
         __syncthreads();
-        if (TailBoxes<typename Work::End>::ON)
+        if (EpilogueBoxes<typename Work::End>::ON)
                 bulk_wait<0>();                 /* here: where the sums are just done ptxas spills them for it */
         if (Tile::PAIR)
                 cluster_sync();                 /* and are no longer needed */
         if (threadIdx.x == 0)
                 for (int s = 0; s < 2 * Tile::STAGES + FETCHED; s++)
-                        mbarrier_inval(ring.full(s));
+                        mbarrier_inval(pipe.full(s));
         __syncthreads();
 }
 
 /* Tiles first, first + step, ... of all.  WAITS: see Loader. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Tail, class Sums = NoSums>
-TGC_DEV void matmul_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int first, int step,
-                                   char *smem, const Tail &tail, const Sums &rows = Sums())
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Epilogue, class Sums = NoSums>
+TGC_DEV void gemm_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K, int first, int step,
+                                   char *smem, const Epilogue &epilogue, const Sums &rows = Sums())
 {
         typedef TileOf<T, Tile> Own;
-        const TileWork<Own, Tail> work = { M, N, K, first, matmul_tiles<Own>(M, N), step, tail };
+        const TileWork<Own, Epilogue> work = { M, N, K, first, gemm_tiles<Own>(M, N), step, epilogue };
         const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
-        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
+        gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 /* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <= ceil(K / 64).
  * joined: 0 at the start of the program, then left to kernels of as many parts, an int more than tiles; ws:
  * (PARTS - 1) * BM * BN floats for each tile; sms: multiprocessors, or 0. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Tail>
-TGC_DEV void matmul_tma_joint(const void *map_a, const void *map_b, int M, int N, int K, float *ws, int *joined, int sms,
-                              char *smem, const Tail &tail)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Epilogue>
+TGC_DEV void gemm_tma_split_k(const void *map_a, const void *map_b, int M, int N, int K, float *ws, int *joined, int sms,
+                              char *smem, const Epilogue &epilogue)
 {
         typedef TileOf<T, Tile> Own;
-        const JointWork<Own, Tail> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), tail };
+        const SplitKWork<Own, Epilogue> work = { M, N, K, ws, joined, sms, (int *)(smem + Tile::RING - 8), epilogue };
         if (threadIdx.x == 0 && cluster_rank() == 0 && !work.in_order())
                 work.start();
         const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
-        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
+        gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
 }
 
 /* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V, bool WAITS = false, class Sums = NoSums>
-TGC_DEV void matmul_tma_split(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
+TGC_DEV void gemm_tma_split_k_parts(const void *map_a, const void *map_b, int M, int N, int K, int splits, float *ws,
                               int first, int step, char *smem, const Sums &rows = Sums())
 {
         typedef TileOf<T, Tile> Own;
         const SplitWork<Own, V> work = { M, N, K, splits, first, step, ws };
         const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
-        matmul_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
+        gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
 #endif

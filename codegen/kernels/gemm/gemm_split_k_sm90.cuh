@@ -1,7 +1,7 @@
 /* gemm_split_k_sm90.cuh: N pairs of blocks have a tile's K in parts (S...pN), where tiles are too few for the
  * multiprocessors.  Each finishes some of its columns, whose sums the others leave for it in L2. */
-#ifndef TGC_MATMUL_JOINT_SM90_CUH
-#define TGC_MATMUL_JOINT_SM90_CUH
+#ifndef TGC_GEMM_JOINT_SM90_CUH
+#define TGC_GEMM_JOINT_SM90_CUH
 
 #include "gemm_consumer_sm90.cuh"
 #ifdef TGC_SM90A
@@ -9,14 +9,14 @@
 /* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the first tiles' first
  * part, and so on: the hardware starts them in an order of its own, and a tile's wait for each other, so that those that
  * run could wait for others that have no place. */
-template <class Tile, class Tail>
-struct JointWork {
-        typedef Tail End;
+template <class Tile, class Epilogue>
+struct SplitKWork {
+        typedef Epilogue End;
         int M, N, K;
         float *ws;                      /* for each tile its columns of each part, as each of the others sends them */
         int *joined;                    /* pairs that have started; for each tile, blocks that had sent theirs, ever */
         int sms, *pair;                 /* which we are, in shared memory of the cluster's first block */
-        const Tail &tail;
+        const Epilogue &epilogue;
 
         __device__ __forceinline__ bool in_order() const { return (int)gridDim.x <= sms; }
         /* One thread of that block, before the cluster meets.  The last pair to start leaves 0. */
@@ -63,22 +63,22 @@ TGC_DEV void join_blocks(int *joined, int n)
 
 /* A thread has the same places of all tiles, so what one sends its like receives; neighbours' 16 bytes are neighbours. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
-TGC_DEV void wgmma_joint(Ring<Tile> ring, const Work &work)
+TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
 {
         constexpr int MI = Tile::WM / 64, PARTS = Tile::PARTS, WIDE = Tile::BN / PARTS, J = WIDE / 8;
         constexpr int SPARE = 8, EACH = 256 * 4;                /* floats of all threads */
         static_assert(Tile::SHARE == 2 && Tile::PAIR && WIDE % 32 == 0 && (PARTS & (PARTS - 1)) == 0, "parts of columns");
         const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
         const int row0 = consumer * Tile::WM + warp * 16, at = ((int)threadIdx.x - 128) * 4;
-        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(ring.smem)
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem)
                                     + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
-        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(ring.smem + Tile::A_BYTES);
+        const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
         WordsOfA<MI> words(row0, lane);
         float acc[MI][Tile::BN / 8][4], own[MI][J][4], none[MI][4];
         Piece p;
         int tile;
         work.get(0, p, tile);
-        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(ring, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0, words);
+        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0, words);
         wgmma_wait<0>();
 #pragma unroll
         for (int m = 0; m < MI; m++)
@@ -105,7 +105,7 @@ TGC_DEV void wgmma_joint(Ring<Tile> ring, const Work &work)
                 }
         }
         const int col0 = p.n + p.split * WIDE;
-        Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.tail, ring.smem, p.m + row0, col0, work.M, work.N);
+        Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.epilogue, pipe.smem, p.m + row0, col0, work.M, work.N);
         ends.start();
         bar_sync(1, 256);
         if (threadIdx.x == 128)

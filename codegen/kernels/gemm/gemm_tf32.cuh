@@ -10,8 +10,8 @@
  * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns, fragment j's
  * column g is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte load, and a lane's results are
  * runs of 8. */
-#ifndef TGC_MATMUL_TF32_CUH
-#define TGC_MATMUL_TF32_CUH
+#ifndef TGC_GEMM_TF32_CUH
+#define TGC_GEMM_TF32_CUH
 
 #include "ptx.cuh"
 
@@ -152,15 +152,15 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
 }
 #endif
 
-/* All groups' sums of the block's tile, added in order, to the tail. */
-template <class Tile, class Tail>
-TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n,
-                         int M, int N, float *s, const Tail &whole_tail)
+/* All groups' sums of the block's tile, added in order, to the epilogue. */
+template <class Tile, class Epilogue>
+TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n,
+                         int M, int N, float *s, const Epilogue &whole_epilogue)
 {
-        constexpr int V = Tail::MAXV < 4 ? Tail::MAXV : 4, ROW = Tile::BN / 4, CALLS = Tile::BM * ROW / Tile::THREADS;
-        constexpr bool WHOLE = TailRows<Tail>::WHOLE;
-        const auto &tail = TailRows<Tail>::of_values(whole_tail);
-        typedef TailReads<typename TailRows<Tail>::Values, V> Reads;
+        constexpr int V = Epilogue::MAXV < 4 ? Epilogue::MAXV : 4, ROW = Tile::BN / 4, CALLS = Tile::BM * ROW / Tile::THREADS;
+        constexpr bool WHOLE = EpilogueRows<Epilogue>::WHOLE;
+        const auto &epilogue = EpilogueRows<Epilogue>::of_values(whole_epilogue);
+        typedef EpilogueReads<typename EpilogueRows<Epilogue>::Values, V> Reads;
         constexpr bool AHEAD = Reads::N * CALLS * V <= 32;
         const int lane = threadIdx.x & 31;
         Reads reads[AHEAD ? CALLS : 1][4 / V];
@@ -175,7 +175,7 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
 #pragma unroll
                 for (int x = 0; x < 4; x += V)
                         if (row < M && col + x < N)
-                                reads[p][x / V].get(tail, row, col + x);
+                                reads[p][x / V].get(epilogue, row, col + x);
         }
         __syncthreads();                /* the last K-tile is read */
 #pragma unroll
@@ -212,18 +212,18 @@ TGC_DEV void groups_tail(const float (&acc)[2][4][4], int group, int m0, int n0,
                                 for (int y = 0; y < V; y++)
                                         v[y] = sum[x + y];
                                 if (!AHEAD)
-                                        reads[0][x / V].get(tail, row, col + x);
-                                reads[AHEAD ? p : 0][x / V].call(tail, row, col + x, v);
+                                        reads[0][x / V].get(epilogue, row, col + x);
+                                reads[AHEAD ? p : 0][x / V].call(epilogue, row, col + x, v);
                         }
         }
         if constexpr (WHOLE)
-                whole_tail.chunks(kept);
+                whole_epilogue.chunks(kept);
         __syncthreads();
 }
 
 /* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead; one barrier per K-tile. */
-template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Tail>
-TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Tail &tail)
+template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
+TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
 {
         constexpr int STAGES = Tile::STAGES, A = Tile::BM * Tile::BK, STAGE = A + Tile::BN * Tile::BK;
         const int warp = threadIdx.x >> 5, group = warp / (Tile::WARPS_M * Tile::WARPS_N);
@@ -268,7 +268,7 @@ TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int 
                 now = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
         }
         cp_async_wait<0>();
-        groups_tail<Tile>(acc, group, m0, n0, pa.first, pb.first, M, N, s, tail);
+        groups_epilogue<Tile>(acc, group, m0, n0, pa.first, pb.first, M, N, s, epilogue);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* gemm_tf32_rs_sm90.cuh: float32's A whose rows are K, through registers: wgmma takes words from shared memory with K
  * contiguous alone, and a fragment of A from registers as it is. */
-#ifndef TGC_MATMUL_WORDS_SM90_CUH
-#define TGC_MATMUL_WORDS_SM90_CUH
+#ifndef TGC_GEMM_WORDS_SM90_CUH
+#define TGC_GEMM_WORDS_SM90_CUH
 
 #include "gemm_producer_sm90.cuh"
 #ifdef TGC_SM90A
@@ -41,15 +41,15 @@ struct WordsOfA {
 
 /* Step k of a tile whose A comes by words. */
 template <bool SUM, class T, class Tile, int MI>
-TGC_DEV void words_step(Ring<Tile> &ring, const WordsOfA<MI> &words, unsigned long long b0,
+TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], unsigned (&a)[MI][4][4], int k, int lane)
 {
-        const unsigned long long at = (unsigned long long)(ring.stage * (Tile::STAGE / 16));
-        ring.wait_full();
+        const unsigned long long at = (unsigned long long)(pipe.stage * (Tile::STAGE / 16));
+        pipe.wait_full();
 #pragma unroll
         for (int i = 0; i < MI * 4; i++) {
                 unsigned (&f)[4] = a[i / 4][i % 4];
-                words.read(f, ring.a(), i / 4, i % 4);
+                words.read(f, pipe.a(), i / 4, i % 4);
                 if (SUM) {
                         sums[i / 4][0] += __uint_as_float(f[0]) + __uint_as_float(f[2]);
                         sums[i / 4][2] += __uint_as_float(f[1]) + __uint_as_float(f[3]);
@@ -65,28 +65,28 @@ TGC_DEV void words_step(Ring<Tile> &ring, const WordsOfA<MI> &words, unsigned lo
         wgmma_commit();
         wgmma_wait<1>();
         if (k > 0)
-                ring.leave(ring.before(1), lane);
-        ring.next();
+                pipe.leave(pipe.before(1), lane);
+        pipe.next();
 }
 
 /* Two by two: while the products of one step read their registers, the next one's words come into others.  (Where ptxas is
  * not sure of that, it waits for every product: "wgmma.mma_async instructions are serialized".) */
 template <bool SUM, class T, class Tile, int MI>
-TGC_DEV void words_steps(Ring<Tile> &ring, const WordsOfA<MI> &words, unsigned long long b0,
+TGC_DEV void words_steps(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
                          float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
 {
         unsigned a[2][MI][4][4];
         int k = k0;
 #pragma unroll 1
         for (; k + 2 <= k1; k += 2) {
-                words_step<SUM, T>(ring, words, b0, acc, sums, a[0], k, lane);
-                words_step<SUM, T>(ring, words, b0, acc, sums, a[1], k + 1, lane);
+                words_step<SUM, T>(pipe, words, b0, acc, sums, a[0], k, lane);
+                words_step<SUM, T>(pipe, words, b0, acc, sums, a[1], k + 1, lane);
                 if (Tile::LEAD > 0 && (k == lead - 2 || k == lead - 1))
                         bar_arrive(1, 256);
         }
         if (k < k1) {
                 wgmma_wait<0>();
-                words_step<SUM, T>(ring, words, b0, acc, sums, a[0], k, lane);
+                words_step<SUM, T>(pipe, words, b0, acc, sums, a[0], k, lane);
                 if (Tile::LEAD > 0 && k == lead - 1)
                         bar_arrive(1, 256);
         }

@@ -1,6 +1,6 @@
 /* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and which one a block's number stands for. */
-#ifndef TGC_MATMUL_TILE_CUH
-#define TGC_MATMUL_TILE_CUH
+#ifndef TGC_GEMM_TILE_CUH
+#define TGC_GEMM_TILE_CUH
 
 #include "tgc.cuh"
 #include "ptx.cuh"
@@ -8,7 +8,7 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-/* 16-bit operands: BM x BN of C per block, BK of K per stage, a ring of STAGES. */
+/* 16-bit operands: BM x BN of C per block, BK of K per stage, a pipeline of STAGES. */
 template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_>
 struct HTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
@@ -49,7 +49,7 @@ struct FTile {
         static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
 };
 
-/* The table, as in ../matmul_tiles.def, where each row says when it serves. */
+/* The table, as in ../gemm_tiles.def, where each row says when it serves. */
 typedef HTile<128, 256, 64, 2, 4, 4, 1> H128x256x64;
 typedef HTile<128, 256, 32, 2, 4, 4, 1> H128x256x32;
 typedef HTile<256, 128, 32, 4, 2, 4, 1> H256x128x32;
@@ -99,7 +99,7 @@ TGC_DEV TileAt tile_at(int tile, int M, int N)
 /* Tiles of one M x N matrix.  A batched matmul launches batch * n tiles: item
  * tile / n, with its strides added to the pointers, and tile % n of it. */
 template <class Tile>
-TGC_DEV int matmul_tiles(int M, int N)
+TGC_DEV int gemm_tiles(int M, int N)
 {
         return ((M + Tile::BM - 1) / Tile::BM) * ((N + Tile::BN - 1) / Tile::BN);
 }

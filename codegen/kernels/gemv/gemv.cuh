@@ -4,30 +4,30 @@
  * bytes per lane, the first batch under way before x is looked at (and before the
  * kernel that makes x is waited for: pdl_wait), the next batch under way while one
  * is used.  x comes once per block, as float32, through the
- * head, into shared memory; the head is called by every tile and must have no
+ * prologue, into shared memory; the prologue is called by every tile and must have no
  * side effects.
  *
- *      matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain])
+ *      gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue, epilogue[, gain])
  *              W (N,K), row stride ldw.  A warp computes ROWS neighbouring columns of y (even where the
- *              tail's MINV is 2); SPLIT warps share them, each with its part of K, for small N.
- *      matvec_kn_task<T, M, N, K, THREADS, COLS, NORM, ALIGN>(same)
+ *              epilogue's MINV is 2); SPLIT warps share them, each with its part of K, for small N.
+ *      gemv_kn_task<T, M, N, K, THREADS, COLS, NORM, ALIGN>(same)
  *              W (K,N).  A block computes COLS columns.
  *
  * NORM_RMS multiplies a row of x by 1/sqrt(mean(x^2) + eps), NORM_LAYER also
- * subtracts its mean first.  gain, called like a tail, finishes what was so
+ * subtracts its mean first.  gain, called like an epilogue, finishes what was so
  * standardised; with NORM_RMS it must only multiply, as 1/sqrt is applied to y.
- * ALIGN (16, 8, 4, 2 bytes) divides w, ldw in bytes, and K (of matvec_kn: N) in bytes.
- * Head::MAXV divides K, Tail::MAXV divides N.
- * Tiles and shared memory: ../matvec_shape.h. */
-#ifndef TGC_MATVEC_CUH
-#define TGC_MATVEC_CUH
+ * ALIGN (16, 8, 4, 2 bytes) divides w, ldw in bytes, and K (of gemv_kn: N) in bytes.
+ * Prologue::MAXV divides K, Epilogue::MAXV divides N.
+ * Tiles and shared memory: ../gemv_shape.h. */
+#ifndef TGC_GEMV_CUH
+#define TGC_GEMV_CUH
 
 #include "tgc.cuh"
 #include "ptx.cuh"
 
-/* What ../matvec_shape.h computes for the host. */
+/* What ../gemv_shape.h computes for the host. */
 template <int ESIZE, int M, int K, int THREADS, int ROWS, int SPLIT, int ALIGN>
-struct MatvecShapeOf {
+struct GemvShapeOf {
         static constexpr int UNIT = ALIGN / ESIZE, STEP = 32 * UNIT * SPLIT;
         static constexpr __host__ __device__ int flight(int f)
         {
@@ -83,17 +83,17 @@ TGC_DEV int x_at(int k)
 
 /* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
  * of this thread's elements is added to square[m]. */
-template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Head, class Gain = NoGain>
-TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &head, const Gain &gain = Gain())
+template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue, class Gain = NoGain>
+TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue, const Gain &gain = Gain())
 {
-        constexpr int V = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4, N = KC / V;
-        static_assert(KC % V == 0, "Head::MAXV divides K");
+        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4, N = KC / V;
+        static_assert(KC % V == 0, "Prologue::MAXV divides K");
 #pragma unroll
         for (int m = 0; m < M; m++)
                 for (int u = threadIdx.x; u < N; u += THREADS) {
                         float v[V];
                         if (k0 + u * V < K) {
-                                head(row0 + m, k0 + u * V, v);
+                                prologue(row0 + m, k0 + u * V, v);
                         } else {
 #pragma unroll
                                 for (int j = 0; j < V; j++)
@@ -118,10 +118,10 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Head &
 }
 
 /* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
-template <int M, int K, int KC, int UNIT, int THREADS, class Head, class Gain>
-TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Head &head, const Gain &gain)
+template <int M, int K, int KC, int UNIT, int THREADS, class Prologue, class Gain>
+TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue, const Gain &gain)
 {
-        constexpr int V = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4;
+        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4;
         static_assert(KC <= THREADS * V, "a row is read at once");
         const int k = threadIdx.x * V;
 #pragma unroll 1
@@ -131,7 +131,7 @@ TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Head 
                 for (int j = 0; j < V; j++)
                         v[j] = 0.f;
                 if (k < K)
-                        head(row0 + m, k, v);
+                        prologue(row0 + m, k, v);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         s += v[j];
@@ -182,11 +182,11 @@ TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain
         }
 }
 
-/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the head is read twice more. */
-template <int M, int K, int THREADS, class Head>
-TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M], const Head &head, float *red)
+/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice more. */
+template <int M, int K, int THREADS, class Prologue>
+TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M], const Prologue &prologue, float *red)
 {
-        constexpr int V = Head::MAXV < 8 ? Head::MAXV : 8;
+        constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
 #pragma unroll
         for (int m = 0; m < M; m++) {
 #pragma unroll 1
@@ -194,7 +194,7 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
                         float s = 0.f;
                         for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
                                 float v[V];
-                                head(row0 + m, k, v);
+                                prologue(row0 + m, k, v);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         s += pass ? (v[j] - mean[m]) * (v[j] - mean[m]) : v[j];
@@ -209,19 +209,19 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
 }
 
 /* One block hands the standardised row to keep.  smem: 32 floats. */
-template <int K, int THREADS, int NORM, class Head, class Gain, class Keep>
-TGC_DEV void matvec_keep(float eps, char *smem, const Head &head, const Gain &gain, const Keep &keep)
+template <int K, int THREADS, int NORM, class Prologue, class Gain, class Keep>
+TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain, const Keep &keep)
 {
-        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
         float *red = (float *)smem, mean[1] = { 0.f }, scale[1];
         __syncthreads();
         if (NORM == NORM_LAYER) {
-                x_moments<1, K, THREADS>(0, eps, mean, scale, head, red);
+                x_moments<1, K, THREADS>(0, eps, mean, scale, prologue, red);
         } else {
                 float s = 0.f;
                 for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
                         float v[V];
-                        head(0, k, v);
+                        prologue(0, k, v);
 #pragma unroll
                         for (int j = 0; j < V; j++)
                                 s += v[j] * v[j];
@@ -230,7 +230,7 @@ TGC_DEV void matvec_keep(float eps, char *smem, const Head &head, const Gain &ga
         }
         for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
                 float v[V];
-                head(0, k, v);
+                prologue(0, k, v);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = (v[j] - mean[0]) * scale[0];
@@ -239,11 +239,11 @@ TGC_DEV void matvec_keep(float eps, char *smem, const Head &head, const Gain &ga
         }
 }
 
-/* The head with those and the gain applied. */
-template <int M, class Head, class Gain>
+/* The prologue with those and the gain applied. */
+template <int M, class Prologue, class Gain>
 struct Standardised {
-        static constexpr int MAXV = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, MINV = Head::MINV;
-        const Head &head;
+        static constexpr int MAXV = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, MINV = Prologue::MINV;
+        const Prologue &prologue;
         const Gain &gain;
         const float (&mean)[M], (&scale)[M];
         int row0;
@@ -251,7 +251,7 @@ struct Standardised {
         __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
                 float a = 0.f, b = 0.f;
-                head(row, col, v);
+                prologue(row, col, v);
 #pragma unroll
                 for (int m = 0; m < M; m++)
                         if (row - row0 == m) {
@@ -329,20 +329,20 @@ TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int 
 
 /* The first column of this warp in a tile. */
 template <int THREADS, int ROWS, int SPLIT>
-TGC_DEV int matvec_column(int tile) { return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS; }
+TGC_DEV int gemv_column(int tile) { return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS; }
 
 /* Rows row0 .. row0+M-1 of x by the tile's columns of W, whose rows lie at `row`. */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Rows, class Head,
-          class Tail, class Gain = NoGain>
-TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *smem,
-                         const Head &head, const Tail &tail, const Gain &gain = Gain())
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Rows, class Prologue,
+          class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *smem,
+                         const Prologue &prologue, const Epilogue &epilogue, const Gain &gain = Gain())
 {
-        typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
+        typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
         constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH, KC = S::KC;
         constexpr bool WHOLE = K % BATCH == 0, ONE = KC == S::ALL;
-        constexpr bool AT_ONCE = ONE && KC <= THREADS * (Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV);
+        constexpr bool AT_ONCE = ONE && KC <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV);
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int col0 = matvec_column<THREADS, ROWS, SPLIT>(tile);
+        const int col0 = gemv_column<THREADS, ROWS, SPLIT>(tile);
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
 
@@ -361,16 +361,16 @@ TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *s
                         acc[r][m] = 0.f;
         }
         if (NORM == NORM_LAYER && !ONE)
-                x_moments<M, K, THREADS>(row0, eps, mean, scale, head, red);
+                x_moments<M, K, THREADS>(row0, eps, mean, scale, prologue, red);
 
         for (int k0 = 0; k0 < K; k0 += KC) {
                 if constexpr (NORM == NORM_LAYER && AT_ONCE) {
-                        x_fill_layer<M, K, KC, UNIT, THREADS>(x, row0, eps, red, head, gain);
+                        x_fill_layer<M, K, KC, UNIT, THREADS>(x, row0, eps, red, prologue, gain);
                 } else if (NORM == NORM_LAYER && !ONE) {
-                        const Standardised<M, Head, Gain> h = { head, gain, mean, scale, row0 };
+                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale, row0 };
                         x_fill<M, K, KC, UNIT, THREADS, NORM_NONE>(x, row0, k0, square, h);
                 } else {
-                        x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, head, gain);
+                        x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, prologue, gain);
                 }
                 __syncthreads();
                 if (NORM == NORM_LAYER && ONE && !AT_ONCE) {
@@ -439,7 +439,7 @@ TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *s
         }
         if (part == 0 && lane < M) {
                 /* lane m finishes row m */
-                constexpr int V = Tail::MAXV < ROWS ? Tail::MAXV : ROWS;
+                constexpr int V = Epilogue::MAXV < ROWS ? Epilogue::MAXV : ROWS;
                 float mine[ROWS];
 #pragma unroll
                 for (int m = 0; m < M; m++)
@@ -455,32 +455,32 @@ TGC_DEV void matvec_rows(const Rows &row, float eps, int row0, int tile, char *s
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         v[j] = mine[r + j];
-                                tail(row0 + lane, col0 + r, v);
+                                epilogue(row0 + lane, col0 + r, v);
                         }
         }
         __syncthreads();
 }
 
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
           class Gain = NoGain>
-TGC_DEV void matvec_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+TGC_DEV void gemv_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
                          const Gain &gain = Gain())
 {
-        const PlainRows<T, ROWS> row(w, ldw, matvec_column<THREADS, ROWS, SPLIT>(tile), N);
-        matvec_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(row, eps, 0, tile, smem, head, tail, gain);
+        const PlainRows<T, ROWS> row(w, ldw, gemv_column<THREADS, ROWS, SPLIT>(tile), N);
+        gemv_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(row, eps, 0, tile, smem, prologue, epilogue, gain);
 }
 
 /* W (K,N): a lane owns UNIT neighbouring columns, COLS/UNIT lanes lie along a row,
  * the rest of the block along K. */
-template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Head, class Tail,
+template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Prologue, class Epilogue,
           class Gain = NoGain>
-TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
                             const Gain &gain = Gain())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), ACROSS = COLS / UNIT, ALONG = THREADS / ACROSS;
         constexpr int FIT = 16384 / M / 64 * 64, KC = FIT < K ? FIT : K;
         constexpr int FLIGHT = UNIT * M > 32 ? 4 : 8, WARPS = THREADS / 32;
-        constexpr bool AT_ONCE = KC == K && K <= THREADS * (Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV);
+        constexpr bool AT_ONCE = KC == K && K <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV);
         static_assert(ACROSS <= 32 && 32 % ACROSS == 0, "a row segment lies within a warp");
         const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, along = (int)threadIdx.x / ACROSS;
         const int col0 = tile * COLS + lane % ACROSS * UNIT;
@@ -499,7 +499,7 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
         }
         if (NORM == NORM_LAYER && KC < K) {
                 pdl_wait();
-                x_moments<M, K, THREADS>(0, eps, mean, scale, head, red);
+                x_moments<M, K, THREADS>(0, eps, mean, scale, prologue, red);
         }
 
         for (int k0 = 0; k0 < K; k0 += KC) {
@@ -513,12 +513,12 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                 if (k0 == 0)
                         pdl_wait();
                 if constexpr (NORM == NORM_LAYER && AT_ONCE) {
-                        x_fill_layer<M, K, KC, 1, THREADS>(x, 0, eps, red, head, gain);
+                        x_fill_layer<M, K, KC, 1, THREADS>(x, 0, eps, red, prologue, gain);
                 } else if (NORM == NORM_LAYER && KC < K) {
-                        const Standardised<M, Head, Gain> h = { head, gain, mean, scale, 0 };
+                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale, 0 };
                         x_fill<M, K, KC, 1, THREADS, NORM_NONE>(x, 0, k0, square, h);
                 } else {
-                        x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, head, gain);
+                        x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, prologue, gain);
                 }
                 __syncthreads();
                 if (NORM == NORM_LAYER && KC == K && !AT_ONCE) {
@@ -562,8 +562,8 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                                         NORM == NORM_RMS ? acc[m][j] * scale[m] : acc[m][j];
                 }
         __syncthreads();
-        constexpr int V = Tail::MAXV < UNIT ? (Tail::MAXV > Tail::MINV ? Tail::MAXV : Tail::MINV)
-                                            : (UNIT > Tail::MINV ? UNIT : Tail::MINV);
+        constexpr int V = Epilogue::MAXV < UNIT ? (Epilogue::MAXV > Epilogue::MINV ? Epilogue::MAXV : Epilogue::MINV)
+                                            : (UNIT > Epilogue::MINV ? UNIT : Epilogue::MINV);
         for (int u = threadIdx.x; u < M * COLS / V; u += THREADS) {
                 const int m = u / (COLS / V), c = u % (COLS / V) * V, col = tile * COLS + c;
                 if (col < N) {
@@ -575,7 +575,7 @@ TGC_DEV void matvec_kn_task(const T *w, long ldw, float eps, int tile, char *sme
                                 for (int i = 0; i < WARPS; i++)
                                         v[j] += partial[(i * M + m) * COLS + c + j];
                         }
-                        tail(m, col, v);
+                        epilogue(m, col, v);
                 }
         }
         __syncthreads();

@@ -11,19 +11,19 @@
  * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they
  * are read in every round.  Partial sums meet in shared memory, in the order of the warps.
  *
- *      matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, head, tail[, gain])
- *              as matvec_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
+ *      gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, prologue, epilogue[, gain])
+ *              as gemv_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
  *              16-byte aligned; with a norm STEPS is 1 and M <= 16.
  *
- * Tiles and shared memory: ../matvec_shape.h. */
-#ifndef TGC_MATVEC_MMA_CUH
-#define TGC_MATVEC_MMA_CUH
+ * Tiles and shared memory: ../gemv_shape.h. */
+#ifndef TGC_GEMV_MMA_CUH
+#define TGC_GEMV_MMA_CUH
 
 #include "gemv.cuh"
 
-/* What ../matvec_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
+/* What ../gemv_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
 template <int M, int K, int WARPS, int TILES, int ROUNDS>
-struct MatvecMmaShape {
+struct GemvMmaShape {
         static constexpr int MOST = M > 8 && M <= 16 ? 4 : 8, CHUNKS = (K + 31) / 32,
                              STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
                              PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = (M + 7) / 8,
@@ -40,10 +40,10 @@ struct MatvecMmaShape {
 /* Rows of x, packed: [chunk][eight rows][word]. */
 template <class S> struct MmaRows { unsigned v[S::KEPT][S::HALVES][4]; };
 
-template <class T, class S, int M, int K, class Head>
-TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Head &head)
+template <class T, class S, int M, int K, class Prologue>
+TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &prologue)
 {
-        constexpr int V = Head::MAXV < 8 ? Head::MAXV : 8;
+        constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
 #pragma unroll
         for (int f = 0; f < S::KEPT; f++)
 #pragma unroll
@@ -52,7 +52,7 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Head &head)
                         float e[8] = {};
                         by_vectors<V>(e, [&](int j, float (&v)[V]) {
                                 if ((M % 8 == 0 || row < M) && S::has(step, first + f))
-                                        head(row, k + j, v);
+                                        prologue(row, k + j, v);
                         });
 #pragma unroll
                         for (int j = 0; j < 4; j++)
@@ -81,7 +81,7 @@ TGC_DEV int mma_rows_count(int warp)
 }
 
 /* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as
- * short_moments does. */
+ * single_wave_moments does. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
@@ -199,9 +199,9 @@ TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const Mma
                         }
 }
 
-/* Rows of a matrix, as a head. */
+/* Rows of a matrix, as a prologue. */
 template <class T>
-struct PlainHead {
+struct PlainPrologue {
         static constexpr int MAXV = 8, MINV = 1;
         const T *x;
         long ld;
@@ -211,13 +211,13 @@ struct PlainHead {
         }
 };
 
-template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Head, class Tail,
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Prologue, class Epilogue,
           class Gain = NoGain>
-TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head, const Tail &tail,
+TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
                              const Gain &gain = Gain())
 {
-        typedef MatvecMmaShape<M, K, WARPS, TILES, ROUNDS> S;
-        constexpr int V = Tail::MAXV < 2 ? Tail::MAXV : Tail::MINV > 2 ? Tail::MINV : 2, ACROSS = S::COLS / V,
+        typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
+        constexpr int V = Epilogue::MAXV < 2 ? Epilogue::MAXV : Epilogue::MINV > 2 ? Epilogue::MINV : 2, ACROSS = S::COLS / V,
                       EACH = (M * ACROSS + WARPS * 32 - 1) / (WARPS * 32);      /* vectors of results of a thread */
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
         int col0 = tile * ROUNDS * S::COLS;
@@ -228,12 +228,12 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
         mma_columns_get<T, S, N, K, TILES>(now, w, ldw, col0, 0);
         pdl_wait();
         if (M <= 16)
-                mma_rows_get<T, S, M, K>(x, 0, 0, head);
+                mma_rows_get<T, S, M, K>(x, 0, 0, prologue);
         if constexpr (NORM != NORM_NONE)
                 mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + S::SMEM / 4 - S::MOMENTS, gain);
 #pragma unroll 1
         for (int round = 0; round < ROUNDS && col0 < N; round++, col0 += S::COLS) {
-                TailReads<Tail, V> ahead[EACH];
+                EpilogueReads<Epilogue, V> ahead[EACH];
                 float acc[TILES][(S::HALVES + 1) / 2][4];
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
@@ -246,7 +246,7 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
                 for (int i = 0; i < EACH; i++) {
                         const int u = (int)threadIdx.x + i * WARPS * 32, col = col0 + u % ACROSS * V;
                         if (u / ACROSS < M && col < N)
-                                ahead[i].get(tail, u / ACROSS, col);
+                                ahead[i].get(epilogue, u / ACROSS, col);
                 }
 #pragma unroll
                 for (int step = 0; step < S::STEPS; step++) {
@@ -256,7 +256,7 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
 #pragma unroll
                         for (int f = 0; f < S::PER; f += S::KEPT) {
                                 if (M > 16 || (S::STEPS > 1 && (step || round)))
-                                        mma_rows_get<T, S, M, K>(x, step, f, head);
+                                        mma_rows_get<T, S, M, K>(x, step, f, prologue);
                                 mma_multiply<T, S, TILES>(acc, x, now, f);
                         }
 #pragma unroll
@@ -290,7 +290,7 @@ TGC_DEV void matvec_mma_task(const T *w, long ldw, float eps, int tile, char *sm
                                 for (int p = 0; p < WARPS; p++)
                                         v[j] += to[(p * M + row) * S::COLS + across + j];
                         }
-                        ahead[i].call(tail, row, col0 + across, v);
+                        ahead[i].call(epilogue, row, col0 + across, v);
                 }
         }
         __syncthreads();

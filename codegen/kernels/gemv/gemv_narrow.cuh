@@ -6,13 +6,13 @@
  * warp reads 32 / LANES rows at once, and a lane keeps its part of x in registers for all of them: no
  * shared memory, no barrier.  The first rows are under way before x is waited for, the next ones while some are used.
  *
- *      matvec_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, head, tail[, gain])
- *              all as matvec_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the tail is 1.  There are
+ *      gemv_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, prologue, epilogue[, gain])
+ *              all as gemv_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the epilogue is 1.  There are
  *              TILES tiles, each of which has every TILES-th run of THREADS / LANES columns.
  *
- * LANES and TILES: ../matvec_shape.h. */
-#ifndef TGC_MATVEC_NARROW_CUH
-#define TGC_MATVEC_NARROW_CUH
+ * LANES and TILES: ../gemv_shape.h. */
+#ifndef TGC_GEMV_NARROW_CUH
+#define TGC_GEMV_NARROW_CUH
 
 #include "gemv.cuh"
 
@@ -27,16 +27,16 @@ TGC_DEV float narrow_sum(float x)
 }
 
 /* This lane's part of x, standardised; with NORM_RMS `scale` is left to do. */
-template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Head, class Gain>
-TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale, const Head &head, const Gain &gain)
+template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Prologue, class Gain>
+TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale, const Prologue &prologue, const Gain &gain)
 {
-        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
-        static_assert(HV >= Head::MINV && HV >= Gain::MINV, "matvec_narrow: a functor wants wider vectors");
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
+        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV, "gemv_narrow: a functor wants wider vectors");
         float mean = 0.f, square = 0.f;
 #pragma unroll
         for (int f = 0; f < PER; f++)
                 by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
-                        head(0, own + f * STEP + j, v);
+                        prologue(0, own + f * STEP + j, v);
 #pragma unroll
                         for (int i = 0; i < HV; i++) {
                                 mean += v[i];
@@ -68,14 +68,14 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
                 });
 }
 
-template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN, class Head, class Tail,
+template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN, class Prologue, class Epilogue,
           class Gain = NoGain>
-TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const Head &head, const Tail &tail,
+TGC_DEV void gemv_narrow_task(const T *w, long ldw, float eps, int tile, const Prologue &prologue, const Epilogue &epilogue,
                                 const Gain &gain = Gain())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = LANES * UNIT, PER = K / STEP, ROWS = 32 / LANES;
         constexpr int WARPS = THREADS / 32, NEXT = TILES * WARPS * ROWS;
-        static_assert(K % STEP == 0 && Tail::MINV == 1, "matvec_narrow: not for this product");
+        static_assert(K % STEP == 0 && Epilogue::MINV == 1, "gemv_narrow: not for this product");
         const int lane = threadIdx.x & 31, own = lane % LANES * UNIT;
         int col = (tile * WARPS + (int)(threadIdx.x >> 5)) * ROWS + lane / LANES;
         const T *row = w + (col < N ? col : N - 1) * ldw + own;
@@ -86,13 +86,13 @@ TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const
                 p[f].get(row + f * STEP);
         pdl_wait();
         float x[PER][UNIT] = {}, scale;
-        narrow_row<K, STEP, PER, UNIT, LANES, NORM>(x, own, eps, scale, head, gain);
+        narrow_row<K, STEP, PER, UNIT, LANES, NORM>(x, own, eps, scale, prologue, gain);
         for (; col - from < N; col += NEXT) {
                 const bool mine = own == 0 && col < N;
-                TailReads<Tail, 1> ahead;
+                EpilogueReads<Epilogue, 1> ahead;
                 float acc = 0.f;
                 if (mine)
-                        ahead.get(tail, 0, col);
+                        ahead.get(epilogue, 0, col);
                 row = w + (col + NEXT < N ? col + NEXT : N - 1) * ldw + own;
 #pragma unroll
                 for (int f = 0; f < PER; f++) {
@@ -106,7 +106,7 @@ TGC_DEV void matvec_narrow_task(const T *w, long ldw, float eps, int tile, const
                 }
                 float v[1] = { narrow_sum<LANES>(acc) * scale };
                 if (mine)
-                        ahead.call(tail, 0, col, v);
+                        ahead.call(epilogue, 0, col, v);
         }
 }
 

@@ -5,16 +5,16 @@
  * launch that does nothing, and a barrier over a block of 256 costs 0.1 to 0.2 us).  So a lane asks for all
  * its W before it waits for x, then reads just the x that belongs to it and keeps it in registers: no
  * pass through shared memory, barriers only between the SPLIT warps that share columns, and the
- * tail's reads start before the products.
+ * epilogue's reads start before the products.
  *
- *      matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, head, tail[, gain
+ *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue, epilogue[, gain
  *                                                                    [, keep]])
- *              all as matvec_task's with M = 1.  The head is called once a tile and column by each
- *              of the warps that hold it.  keep, called like a tail, gets the standardised row from tile 0.
+ *              all as gemv_task's with M = 1.  The prologue is called once a tile and column by each
+ *              of the warps that hold it.  keep, called like an epilogue, gets the standardised row from tile 0.
  *
- * Tiles and shared memory: ../matvec_shape.h. */
-#ifndef TGC_MATVEC_SHORT_CUH
-#define TGC_MATVEC_SHORT_CUH
+ * Tiles and shared memory: ../gemv_shape.h. */
+#ifndef TGC_GEMV_SHORT_CUH
+#define TGC_GEMV_SHORT_CUH
 
 #include "gemv.cuh"
 
@@ -22,7 +22,7 @@
  * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then theirs together
  * (Chan, Golub and LeVeque, 1979): nothing cancels.  each: 2 floats of shared memory per warp. */
 template <int K, int SPLIT, int PER, int UNIT>
-TGC_DEV void short_moments(const float (&x)[PER][UNIT], int own, float eps, float *each, float &mean, float &scale)
+TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps, float *each, float &mean, float &scale)
 {
         constexpr int STEP = 32 * UNIT * SPLIT;
         const int warp = threadIdx.x >> 5, part = warp % SPLIT;
@@ -79,18 +79,18 @@ struct NoStart { __device__ __forceinline__ void operator()() const {} };
 
 /* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored;
  * start(): called when the launch before has ended. */
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
           class Gain = NoGain, class Keep = NoKeep, class Start = NoStart>
-TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Head &head,
-                                  const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep(),
+TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Prologue &prologue,
+                                  const Epilogue &epilogue, const Gain &gain = Gain(), const Keep &keep = Keep(),
                                   const Start &start = Start())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
-        constexpr int MOST = Head::MAXV < Gain::MAXV ? Head::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
-        constexpr int TV = Tail::MAXV < ROWS ? Tail::MAXV : ROWS, WARPS = THREADS / 32;
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
+        constexpr int TV = Epilogue::MAXV < ROWS ? Epilogue::MAXV : ROWS, WARPS = THREADS / 32;
         constexpr bool WHOLE = K % STEP == 0;
         constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
-        static_assert(HV >= Head::MINV && HV >= Gain::MINV && TV >= Tail::MINV, "matvec_short: a functor wants wider vectors");
+        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV && TV >= Epilogue::MINV, "gemv_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int own = (part * 32 + lane) * UNIT;      /* of every step */
         float *each = (float *)smem, *partial = each + 2 * WARPS;
@@ -102,8 +102,8 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
         start();
 
         float x[PER][UNIT], acc[ROWS], square = 0.f;
-        TailReads<Gain, HV> gains[PER][UNIT / HV];
-        TailReads<Tail, TV> ahead;
+        EpilogueReads<Gain, HV> gains[PER][UNIT / HV];
+        EpilogueReads<Epilogue, TV> ahead;
         const int mine = lane < ROWS / TV ? lane : 0;   /* lane i finishes columns i*TV.. */
         const bool last = part == 0 && lane < ROWS / TV && col0 + mine * TV < N;
 #pragma unroll
@@ -116,7 +116,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
                         for (int i = 0; i < HV; i++)
                                 v[i] = 0.f;
                         if (WHOLE || k < K) {
-                                head(0, k, v);
+                                prologue(0, k, v);
                                 gains[f][j / HV].get(gain, 0, k);
                         }
 #pragma unroll
@@ -124,7 +124,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
                                 x[f][j + i] = v[i];
                 }
         if (last)
-                ahead.get(tail, 0, col0 + mine * TV);
+                ahead.get(epilogue, 0, col0 + mine * TV);
         if (NORM == NORM_RMS) {
 #pragma unroll
                 for (int f = 0; f < PER; f++)
@@ -135,7 +135,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
         if (NORM != NORM_NONE) {
                 float mean = 0.f, scale = 1.f;
                 if (NORM == NORM_LAYER)
-                        short_moments<K, SPLIT, PER, UNIT>(x, own, eps, each, mean, scale);
+                        single_wave_moments<K, SPLIT, PER, UNIT>(x, own, eps, each, mean, scale);
 #pragma unroll
                 for (int f = 0; f < PER; f++)
 #pragma unroll
@@ -203,7 +203,7 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
                                 for (int j = 0; j < TV; j++)
                                         v[j] = acc[c * TV + j] * scale;
                         }
-                ahead.call(tail, 0, col0 + mine * TV, v);
+                ahead.call(epilogue, 0, col0 + mine * TV, v);
         }
         if (Keeps<Keep>::YES && keeps && warp < SPLIT) {
 #pragma unroll
@@ -223,13 +223,13 @@ TGC_DEV void matvec_short_columns(const T *w, long ldw, float eps, int col0, boo
                 __syncthreads();
 }
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Head, class Tail,
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
           class Gain = NoGain, class Keep = NoKeep>
-TGC_DEV void matvec_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Head &head,
-                               const Tail &tail, const Gain &gain = Gain(), const Keep &keep = Keep())
+TGC_DEV void gemv_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue,
+                               const Epilogue &epilogue, const Gain &gain = Gain(), const Keep &keep = Keep())
 {
-        matvec_short_columns<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
-                w, ldw, eps, matvec_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, head, tail, gain, keep);
+        gemv_short_columns<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
+                w, ldw, eps, gemv_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, prologue, epilogue, gain, keep);
 }
 
 #endif

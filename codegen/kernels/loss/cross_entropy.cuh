@@ -14,7 +14,7 @@
  * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
  * ld should be rounded up.  targets: int (rows); a target below 0 or from V on is
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
- * dloss(row, 0, v[1]) is a plain head; what divides by the token count is in it.
+ * dloss(row, 0, v[1]) is a plain prologue; what divides by the token count is in it.
  *
  * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 1024.  shared memory: CE_SMEM bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH

@@ -1,18 +1,18 @@
 /* cross_entropy_exp.cuh: the loss over a vocabulary, and its gradient, from logits that are never stored.
  *
- * The last linear's tail stores exponentials, relative to that of the row's target t, whose logit is computed first:
+ * The last linear's epilogue stores exponentials, relative to that of the row's target t, whose logit is computed first:
  *
  *      e_ij = exp(l_ij - l_it)         z_i = sum over j of e_ij, of which the target's share is 1
  *      loss_i = log z_i                dloss/dl_ij = d_i / z_i * (j = t ? -(z_i - 1) : e_ij)
  *
  * so what is stored is the gradient but for one column and a factor of the row.  ce_finish puts the column right, dx takes
- * the factor in its tail, and dw multiplies x scaled by it: no pass over rows x V values.  z is at least 1; e is cut off at
+ * the factor in its epilogue, and dw multiplies x scaled by it: no pass over rows x V values.  z is at least 1; e is cut off at
  * 2^CE_MOST, which a token's loss must exceed 69 nats to meet.
  *
  *      ce_shift_task<T, C, W>(x, ldx, w, ldw, V, rows, targets, shift, tile)
  *              shift[row] = log2(e) * x[row] w[target]; tiles of CE_SHIFT_ROWS rows.  w: (V, C)
  *      ce_exp(v, shift)
- *              the tail: e of a logit (functor.cuh)
+ *              the epilogue: e of a logit (functor.cuh)
  *      ce_finish_task<T, V, C, W, PARTS, GRAD>(e, lde, rows, sums, targets, loss, x, ldx, xs, factor, tile, smem, dloss)
  *              sums: float (PARTS, rows), of e over parts of the columns; with PARTS 0 e itself is read.  loss[row], and with GRAD
  *              factor[row] = d / z, xs[row] = x[row] * factor (rows, C), and e's column of the target.

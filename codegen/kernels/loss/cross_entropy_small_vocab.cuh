@@ -1,18 +1,18 @@
 /* cross_entropy_small_vocab.cuh: last linear, loss and gradients of a small vocabulary: a block has rows whole, and all of w.
  *
- *      ce_short_task<Ce, EARLY>(x, ldx, w, ldw, bias, targets, rows, d, loss, dx, tile, tiles, smem, dloss)
+ *      ce_small_vocab_task<Ce, PREFETCH>(x, ldx, w, ldw, bias, targets, rows, d, loss, dx, tile, tiles, smem, dloss)
  *              logits = x w^T (+ bias), never stored;
  *              loss[row] = log(sum(exp(logits[row]))) - logits[row][target];
  *              d (rows, Ce::LD) = (softmax(logits) - onehot(target)) * dloss(row), zeros from column V on;
  *              dx (rows, C) = d w.
  *
- * Ce: CeShort<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; both aligned to 16 bytes in every row.  bias:
+ * Ce: CeSmallVocab<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; both aligned to 16 bytes in every row.  bias:
  * (V), may be null.  targets: int (rows); one that is below 0 or from V on does not count: its loss and its d are 0.
- * dloss(row, 0, v[1]) is a plain head.  C is a multiple of 16, V at most MOST_V.  Products are mma's: 16-bit ones, or of
+ * dloss(row, 0, v[1]) is a plain prologue.  C is a multiple of 16, V at most MOST_V.  Products are mma's: 16-bit ones, or of
  * float32 three tf32 products each (one with TGC_TF32).
  *
  * ROWS rows at a time: each of the eight warps has its steps of K for all logits; they add up; a warp has two rows to
- * itself for the softmax; then all have their columns of dx.  w is asked for before pdl_wait, which the task calls; EARLY: all
+ * itself for the softmax; then all have their columns of dx.  w is asked for before pdl_wait, which the task calls; PREFETCH: all
  * that it reads but x is there then.
  * tiles: any number; 256 threads; shared memory: Ce::SMEM. */
 #ifndef TGC_CROSS_ENTROPY_SHORT_CUH
@@ -61,7 +61,7 @@ struct CeRows<float> {
 };
 
 template <class T_, int V_, int C_>
-struct CeShort {
+struct CeSmallVocab {
         typedef T_ T;
         static constexpr int V = V_, C = C_, MOST_V = 128, LD = (V + 7) / 8 * 8;
         static constexpr int ROWS = 16, WARPS = 8, THREADS = 32 * WARPS, UNIT = 16 / (int)sizeof(T);
@@ -226,8 +226,8 @@ struct CeShort {
         }
 };
 
-template <class Ce, bool EARLY, class Bias, class Out, class DLoss>
-TGC_DEV void ce_short_task(const typename Ce::T *x, long ldx, const typename Ce::T *w, long ldw, const Bias *bias,
+template <class Ce, bool PREFETCH, class Bias, class Out, class DLoss>
+TGC_DEV void ce_small_vocab_task(const typename Ce::T *x, long ldx, const typename Ce::T *w, long ldw, const Bias *bias,
                            const int *targets, int rows, typename Ce::T *d, float *loss, Out *dx, int tile, int tiles, char *smem,
                            const DLoss &dloss)
 {
@@ -252,14 +252,14 @@ TGC_DEV void ce_short_task(const typename Ce::T *x, long ldx, const typename Ce:
                         target[i] = r0 + own + i < rows && targets[r] < Ce::V ? targets[r] : -1;
                 }
         };
-        if (EARLY)
+        if (PREFETCH)
                 wanted(tile * ROWS);
         pdl_wait();
         for (int r0 = tile * ROWS; r0 < rows; r0 += tiles * ROWS) {
                 const int n = rows - r0 < ROWS ? rows - r0 : ROWS;
                 Ce::template copy<ROWS>(xs, x + r0 * ldx, ldx, n);
                 cp_async_commit();
-                if (!EARLY || r0 != tile * ROWS)
+                if (!PREFETCH || r0 != tile * ROWS)
                         wanted(r0);
                 cp_async_wait<0>();
                 __syncthreads();

@@ -1,10 +1,10 @@
-/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the ring and the warpgroups of
+/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the pipeline and the warpgroups of
  * gemm_sm90.cuh.  A block takes tiles first, first + step, ... of all experts, so loads of an expert's first tile
- * run under the last tail of the one before.
+ * run under the last epilogue of the one before.
  *
- *      expert_tma_matmul<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K, first, step, smem, tail)
+ *      grouped_gemm_tma<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K, first, step, smem, epilogue)
  *              y_p = W_e a_p.  map_w: of (E*N, K) when TRANS_W, else of (E*K, N); map_a: of (P, K), for ADIV 0 alone.
- *      expert_tma_grad<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N, K, first, step, smem, tail)
+ *      grouped_gemm_grad_tma<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N, K, first, step, smem, epilogue)
  *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or (P, K), is read.
  *
  * Boxes of a map may reach into the next expert's rows: of y's rows those are not stored, and of a sum's steps the other
@@ -23,34 +23,34 @@
 /* Part of a tile of expert e, whose sorted slots are first .. first + count - 1. */
 struct ExpertPiece : Piece { int e, first, count; };
 
-/* A tail whose rows lie elsewhere: row r of the tile's matrix is At(r) of all. */
-template <class Tail, class At>
-struct MovedTail : Tail {
+/* An epilogue whose rows lie elsewhere: row r of the tile's matrix is At(r) of all. */
+template <class Epilogue, class At>
+struct MovedEpilogue : Epilogue {
         At at;
-        __device__ __forceinline__ MovedTail(const Tail &tail, At at_) : Tail(tail), at(at_) {}
+        __device__ __forceinline__ MovedEpilogue(const Epilogue &epilogue, At at_) : Epilogue(epilogue), at(at_) {}
         template <class In> __device__ __forceinline__ void get_rows(int row, int col, In &in) const
         {
-                Tail::get_rows(at(row), col, in);
+                Epilogue::get_rows(at(row), col, in);
         }
         template <int V, class... Rest>
         __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const Rest &...rest) const
         {
-                Tail::operator()(at(row), col, v, rest...);
+                Epilogue::operator()(at(row), col, v, rest...);
         }
 };
 
 /* ---- work ------------------------------------------------------------------- */
 
-template <class Tile, bool SCATTER, class Tail>
+template <class Tile, bool SCATTER, class Epilogue>
 struct ExpertWork {
         typedef SlotRows<SCATTER ? 1 : 0> At;
-        typedef MovedTail<Tail, At> End;
+        typedef MovedEpilogue<Epilogue, At> End;
         typedef ExpertPiece Part;
         static constexpr bool EMPTY = false;
         static constexpr int KEEPS = 24;
         const int *perm, *offs;
         int E, N, K, first, step;
-        const Tail &tail;
+        const Epilogue &epilogue;
 
         /* Whole warps. */
         __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
@@ -67,9 +67,9 @@ struct ExpertWork {
         {
                 return p.m + Tile::BM < p.count ? p.m + Tile::BM : p.count;
         }
-        __device__ __forceinline__ End tail_of(const ExpertPiece &p, int) const
+        __device__ __forceinline__ End epilogue_of(const ExpertPiece &p, int) const
         {
-                return { tail, At{ perm + p.first, p.first } };
+                return { epilogue, At{ perm + p.first, p.first } };
         }
 };
 
@@ -78,19 +78,19 @@ struct MatrixRows {
         __device__ __forceinline__ int operator()(int r) const { return before + r; }
 };
 
-template <class Tile, class Tail>
+template <class Tile, class Epilogue>
 struct ExpertGradWork {
-        typedef MovedTail<Tail, MatrixRows> End;
+        typedef MovedEpilogue<Epilogue, MatrixRows> End;
         typedef ExpertPiece Part;
         static constexpr bool EMPTY = true;
         static constexpr int KEEPS = 24;
         const int *offs;
         int E, M, N, first, step;       /* a weight is (M, N) */
-        const Tail &tail;
+        const Epilogue &epilogue;
 
         __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
         {
-                const int tiles = matmul_tiles<Tile>(M, N), t = first + i * step, e = t / tiles;
+                const int tiles = gemm_tiles<Tile>(M, N), t = first + i * step, e = t / tiles;
                 if (e >= E)
                         return false;
                 const TileAt at = tile_at<Tile>(t - e * tiles, M, N);
@@ -99,7 +99,7 @@ struct ExpertGradWork {
                 return true;
         }
         __device__ __forceinline__ int rows(const ExpertPiece &) const { return M; }
-        __device__ __forceinline__ End tail_of(const ExpertPiece &p, int) const { return { tail, MatrixRows{ p.e * M } }; }
+        __device__ __forceinline__ End epilogue_of(const ExpertPiece &p, int) const { return { epilogue, MatrixRows{ p.e * M } }; }
 };
 
 /* ---- loading ------------------------------------------------------------------ */
@@ -139,14 +139,14 @@ struct ExpertLoader {
         int N, K;
 
         /* One thread. */
-        __device__ __forceinline__ void boxes(const Ring<Tile> &ring, const ExpertPiece &p, int kt) const
+        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p, int kt) const
         {
                 typedef Loader<Tile, false, TRANS_W> Boxes;
-                Mbar *bar = ring.full(ring.stage);
+                Mbar *bar = pipe.full(pipe.stage);
                 mbarrier_expect_tx(bar, ADIV ? Tile::B_BYTES : Tile::STAGE);
                 if constexpr (!ADIV)
-                        Boxes::template load<true, Tile::BM / 64, false>(ring.a(), map_a, bar, p.first + p.m, kt * 64, 0);
-                Boxes::template load<TRANS_W, Tile::BN / 64, false>(ring.b(), map_w, bar, p.n + (TRANS_W ? p.e * N : 0),
+                        Boxes::template load<true, Tile::BM / 64, false>(pipe.a(), map_a, bar, p.first + p.m, kt * 64, 0);
+                Boxes::template load<TRANS_W, Tile::BN / 64, false>(pipe.b(), map_w, bar, p.n + (TRANS_W ? p.e * N : 0),
                                                                     kt * 64 + (TRANS_W ? 0 : p.e * K), 0);
         }
         /* The slot of this lane's row, beyond the expert's last one that. */
@@ -156,7 +156,7 @@ struct ExpertLoader {
                 return perm[p.first + (r < p.count ? r : p.count - 1)];
         }
         template <bool WAITS, class Work>
-        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
         {
                 const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
                 ExpertPiece p;
@@ -171,18 +171,18 @@ struct ExpertLoader {
                         for (int j = 0; j < 8 && ADIV; j++)
                                 from[j] = own_row<ADIV ? ADIV : 1>(mine, j) * (unsigned)(lda / 8) + c;
                         for (int kt = p.kt0; kt < p.kt1; kt++) {
-                                ring.wait_empty();
+                                pipe.wait_empty();
                                 if (threadIdx.x == 0)
-                                        boxes(ring, p, kt);
+                                        boxes(pipe, p, kt);
                                 if constexpr (ADIV > 0) {
                                         const bool inside = K % 64 == 0 || kt * 64 + c * 8 < K;
-                                        char *to = panel_chunk(ring.a(), r0, c);
+                                        char *to = panel_chunk(pipe.a(), r0, c);
 #pragma unroll
                                         for (int j = 0; j < 8; j++)
                                                 cp_async16(to + j * 2048, a + (long)(inside ? from[j] + kt * 8 : 0) * 8, inside);
-                                        cp_async_arrive(ring.full(ring.stage));
+                                        cp_async_arrive(pipe.full(pipe.stage));
                                 }
-                                ring.next();
+                                pipe.next();
                                 if (kt == p.kt0) {
                                         there = work.get(i, next);
                                         if (ADIV && there)
@@ -205,12 +205,12 @@ struct ExpertGradLoader {
         const int *perm;
         int limit;                      /* columns of what is gathered */
 
-        __device__ __forceinline__ void boxes(const Ring<Tile> &ring, const ExpertPiece &p, int kt) const
+        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p, int kt) const
         {
-                Mbar *bar = ring.full(ring.stage);
+                Mbar *bar = pipe.full(pipe.stage);
                 mbarrier_expect_tx(bar, YDIV ? Tile::B_BYTES : Tile::A_BYTES);
                 Loader<Tile, true, false>::template load<false, (YDIV ? Tile::BN : Tile::BM) / 64, false>(
-                        YDIV ? ring.b() : ring.a(), map, bar, YDIV ? p.n : p.m, p.first + kt * 64, 0);
+                        YDIV ? pipe.b() : pipe.a(), map, bar, YDIV ? p.n : p.m, p.first + kt * 64, 0);
         }
         /* The slot of this lane's row of step kt, beyond the expert's last one that. */
         __device__ __forceinline__ int look_up(const ExpertPiece &p, int kt) const
@@ -219,7 +219,7 @@ struct ExpertGradLoader {
                 return perm[at < 0 ? 0 : at];           /* an expert without slots has no steps */
         }
         template <bool WAITS, class Work>
-        __device__ __forceinline__ void run(Ring<Tile> ring, const Work &work) const
+        __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
         {
                 const int r0 = threadIdx.x / 8, c = threadIdx.x % 8;
                 ExpertPiece p;
@@ -233,10 +233,10 @@ struct ExpertGradLoader {
                                 const int now = mine;
                                 if (kt + 1 < p.kt1)
                                         mine = look_up(p, kt + 1);
-                                ring.wait_empty();
+                                pipe.wait_empty();
                                 if (threadIdx.x == 0)
-                                        boxes(ring, p, kt);
-                                char *to = panel_chunk(YDIV ? ring.a() : ring.b(), r0, c);
+                                        boxes(pipe, p, kt);
+                                char *to = panel_chunk(YDIV ? pipe.a() : pipe.b(), r0, c);
 #pragma unroll
                                 for (int j = 0; j < 4; j++) {
                                         const T *at = from + own_row<YDIV + ADIV>(now, j) * ld + col;
@@ -247,8 +247,8 @@ struct ExpertGradLoader {
                                                 cp_async16(to + j * 2048 + b * 8192, inside ? at + b * 64 : from, inside);
                                         }
                                 }
-                                cp_async_arrive(ring.full(ring.stage));
-                                ring.next();
+                                cp_async_arrive(pipe.full(pipe.stage));
+                                pipe.next();
                         }
                         if (there)
                                 mine = look_up(next, 0);
@@ -259,26 +259,26 @@ struct ExpertGradLoader {
 
 /* ---- all together --------------------------------------------------------------- */
 
-template <class T, class Shape, bool TRANS_W, int ADIV, bool SCATTER, class Tail>
-TGC_DEV void expert_tma_matmul(const T *a, long lda, const void *map_a, const void *map_w, const int *perm,
-                               const int *offs, int E, int N, int K, int first, int step, char *smem, const Tail &tail)
+template <class T, class Shape, bool TRANS_W, int ADIV, bool SCATTER, class Epilogue>
+TGC_DEV void grouped_gemm_tma(const T *a, long lda, const void *map_a, const void *map_w, const int *perm,
+                               const int *offs, int E, int N, int K, int first, int step, char *smem, const Epilogue &epilogue)
 {
         typedef typename GatheredIf<Shape, (ADIV > 0)>::Is Tile;
-        const ExpertWork<Tile, SCATTER, Tail> work = { perm, offs, E, N, K, first, step, tail };
+        const ExpertWork<Tile, SCATTER, Epilogue> work = { perm, offs, E, N, K, first, step, epilogue };
         const ExpertLoader<T, Tile, TRANS_W, ADIV> load = { a, lda, map_a, map_w, perm, N, K };
-        matmul_tma_run<T, Tile, false, TRANS_W, false>(load, smem, work, NoSums());
+        gemm_tma_run<T, Tile, false, TRANS_W, false>(load, smem, work, NoSums());
 }
 
-template <class T, class Shape, int YDIV, int ADIV, class Tail>
-TGC_DEV void expert_tma_grad(const T *dy, long ldy, const void *map_y, const T *a, long lda, const void *map_a,
+template <class T, class Shape, int YDIV, int ADIV, class Epilogue>
+TGC_DEV void grouped_gemm_grad_tma(const T *dy, long ldy, const void *map_y, const T *a, long lda, const void *map_a,
                              const int *perm, const int *offs, int E, int N, int K, int first, int step, char *smem,
-                             const Tail &tail)
+                             const Epilogue &epilogue)
 {
         typedef Gathered<Shape> Tile;
-        const ExpertGradWork<Tile, Tail> work = { offs, E, N, K, first, step, tail };
+        const ExpertGradWork<Tile, Epilogue> work = { offs, E, N, K, first, step, epilogue };
         const ExpertGradLoader<T, Tile, YDIV, ADIV> load = { YDIV ? dy : a, YDIV ? ldy : lda, YDIV ? map_a : map_y, perm,
                                                              YDIV ? N : K };
-        matmul_tma_run<T, Tile, true, false, false>(load, smem, work, NoSums());
+        gemm_tma_run<T, Tile, true, false, false>(load, smem, work, NoSums());
 }
 
 #endif

@@ -1,14 +1,14 @@
 /* route.cuh: sending rows to buckets and back: mixtures of experts, and the
  * gradient of an embedding, which is the same problem with V buckets.
  *
- *      topk_task<E, K, THREADS>(rows, tile, head, float *values, int *index)
+ *      topk_task<E, K, THREADS>(rows, tile, prologue, float *values, int *index)
  *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN as -inf.
  *              values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS / 32)).
- *      route_task<E, K, RENORM, THREADS>(rows, tile, head, float *gates, int *index)
+ *      route_task<E, K, RENORM, THREADS>(rows, tile, prologue, float *gates, int *index)
  *              topk_task's choice of logits, K <= 32, and its softmax over the row or, with RENORM, over the
  *              choice.  tiles: as topk_task.
- *      topk_grad_task<E, K, THREADS>(rows, tile, index, head, tail)
- *              tail(row, col, v): head(row, j)'s value where col = index[row][j], 0 elsewhere.
+ *      topk_grad_task<E, K, THREADS>(rows, tile, index, prologue, epilogue)
+ *              epilogue(row, col, v): prologue(row, j)'s value where col = index[row][j], 0 elsewhere.
  *              tiles: as map_task over rows x E.
  *      bucket_task<THREADS>(ids, n, buckets, tile, tiles, perm, inv, offs, smem)
  *              a stable counting sort: ids: int (n); offs: int (buckets + 1); perm: int (n), the
@@ -18,15 +18,15 @@
  *              Each tile owns ceil(buckets / tiles) <= THREADS buckets and reads all ids twice.
  *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: BUCKET_MAX or more.
  *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
- *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, head, tail)
- *              tail(b, col, v): the sum of head(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
- *              order; 0 for an empty bucket, which is left out if the tail only adds.  A warp per bucket; a bucket of more than
+ *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, prologue, epilogue)
+ *              epilogue(b, col, v): the sum of prologue(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
+ *              order; 0 for an empty bucket, which is left out if the epilogue only adds.  A warp per bucket; a bucket of more than
  *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of BUCKETS buckets: 64, where
  *              buckets are so few that blocks share them, or a multiple of 256; THREADS / 32, or 1 where most get the block.
  *              tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).  THREADS: 256.
  *              shared memory: COLUMNS_SMEM(THREADS).
- *      combine_task<N, K, THREADS>(rows, tile, gate, head, tail)
- *              tail(row, col, v): sum over j < K of gate[row*K + j] * head(row*K + j, col), j rising;
+ *      combine_task<N, K, THREADS>(rows, tile, gate, prologue, epilogue)
+ *              epilogue(row, col, v): sum over j < K of gate[row*K + j] * prologue(row*K + j, col), j rising;
  *              gate: float (rows, K), null for all ones.  tiles: as map_task over rows x N. */
 #ifndef TGC_ROUTE_CUH
 #define TGC_ROUTE_CUH
@@ -39,17 +39,17 @@
 #define SCATTER_SMALL 32
 
 /* This lane's elements of a row as keys; 0: not there, or taken already. */
-template <int E, class Head>
-TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Head &head)
+template <int E, class Prologue>
+TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Prologue &prologue)
 {
-        static_assert(E <= 256 && Head::MINV == 1, "topk: at most 256 columns");
+        static_assert(E <= 256 && Prologue::MINV == 1, "topk: at most 256 columns");
 #pragma unroll
         for (int i = 0; i < (E + 31) / 32; i++) {
                 const int c = ((int)threadIdx.x & 31) + 32 * i;
                 float v[1];
                 key[i] = 0;
                 if (c < E && row < rows) {
-                        head(row, c, v);
+                        prologue(row, c, v);
                         key[i] = order_key_at(v[0], c);
                 }
         }
@@ -71,13 +71,13 @@ TGC_DEV u64 topk_next(u64 (&key)[PER])
         return best;
 }
 
-template <int E, int K, int THREADS, class Head>
-TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int *index)
+template <int E, int K, int THREADS, class Prologue>
+TGC_DEV void topk_task(int rows, int tile, const Prologue &prologue, float *values, int *index)
 {
         static_assert(K <= E, "topk: no more than there are");
         int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
         u64 key[(E + 31) / 32];
-        topk_keys<E>(key, row, rows, head);
+        topk_keys<E>(key, row, rows, prologue);
         for (int k = 0; k < K; k++) {
                 const u64 best = topk_next(key);
                 if (lane == 0 && row < rows) {
@@ -88,14 +88,14 @@ TGC_DEV void topk_task(int rows, int tile, const Head &head, float *values, int 
         }
 }
 
-template <int E, int K, bool RENORM, int THREADS, class Head>
-TGC_DEV void route_task(int rows, int tile, const Head &head, float *gates, int *index)
+template <int E, int K, bool RENORM, int THREADS, class Prologue>
+TGC_DEV void route_task(int rows, int tile, const Prologue &prologue, float *gates, int *index)
 {
         static_assert(K <= E && K <= 32, "route: a lane for each choice");
         int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
         u64 key[(E + 31) / 32], mine = 0;
         float all = 0.f, top = 0.f;
-        topk_keys<E>(key, row, rows, head);
+        topk_keys<E>(key, row, rows, prologue);
         u64 row_key[(E + 31) / 32];
 #pragma unroll
         for (int i = 0; i < (E + 31) / 32; i++)
@@ -120,12 +120,12 @@ TGC_DEV void route_task(int rows, int tile, const Head &head, float *gates, int 
         }
 }
 
-template <int K, class Head, class Tail>
+template <int K, class Prologue, class Epilogue>
 struct TopkGradBody {
-        static constexpr int MAXV = Tail::MAXV, MINV = Tail::MINV;
+        static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
         const int *index;
-        const Head &head;
-        const Tail &tail;
+        const Prologue &prologue;
+        const Epilogue &epilogue;
         template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
         {
 #pragma unroll
@@ -136,19 +136,19 @@ struct TopkGradBody {
                         if (at < 0 || at >= V)
                                 continue;
                         float d[1];
-                        head(row, k, d);
+                        prologue(row, k, d);
 #pragma unroll
                         for (int j = 0; j < V; j++)
                                 v[j] = j == at ? d[0] : v[j];
                 }
-                tail(row, col, v);
+                epilogue(row, col, v);
         }
 };
 
-template <int E, int K, int THREADS, class Head, class Tail>
-TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Head &head, const Tail &tail)
+template <int E, int K, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Prologue &prologue, const Epilogue &epilogue)
 {
-        map_task<THREADS, E>(rows, tile, TopkGradBody<K, Head, Tail>{index, head, tail});
+        map_task<THREADS, E>(rows, tile, TopkGradBody<K, Prologue, Epilogue>{index, prologue, epilogue});
 }
 
 /* The lanes of the warp that are in the same bucket as the lowest lane of `left`. */
@@ -275,35 +275,35 @@ TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles
 }
 
 /* The rows of one bucket as if they were a matrix, for column_sum_task. */
-template <class Head>
-struct BucketHead {
-        static constexpr int MAXV = Head::MAXV, MINV = Head::MINV;
+template <class Prologue>
+struct BucketPrologue {
+        static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV;
         const int *perm;
-        const Head &head;
+        const Prologue &prologue;
         template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
         {
-                head(perm[row], col, v);
+                prologue(perm[row], col, v);
         }
 };
 
-template <class Tail>
-struct BucketTail {
-        static constexpr int MAXV = Tail::MAXV, MINV = Tail::MINV;
+template <class Epilogue>
+struct BucketEpilogue {
+        static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
         int bucket;
-        const Tail &tail;
+        const Epilogue &epilogue;
         template <int V> __device__ void operator()(int, int col, float (&v)[V]) const
         {
-                tail(bucket, col, v);
+                epilogue(bucket, col, v);
         }
 };
 
-template <int N, int COLS, int THREADS, int BUCKETS = THREADS / 32, class Head, class Tail>
+template <int N, int COLS, int THREADS, int BUCKETS = THREADS / 32, class Prologue, class Epilogue>
 TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile, char *smem,
-                               const Head &head, const Tail &tail)
+                               const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr int V = vec_of(N, vec_min(vec_min(Head::MAXV, Tail::MAXV), COLS / 32));
+        constexpr int V = vec_of(N, vec_min(vec_min(Prologue::MAXV, Epilogue::MAXV), COLS / 32));
         constexpr int ACROSS = (N + COLS - 1) / COLS, SUM = vec_min(COLS, 256);
-        static_assert(V >= Head::MINV && V >= Tail::MINV, "scatter_rows: needs wider vectors than the row has");
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "scatter_rows: needs wider vectors than the row has");
         static_assert(COLS % SUM == 0 && SCATTER_SMALL == 32, "a lane knows the place of one row");
         static_assert(BUCKETS <= THREADS / 32, "a warp per bucket");
         const int first = tile / ACROSS * BUCKETS, last = first + BUCKETS < buckets ? first + BUCKETS : buckets;
@@ -321,13 +321,13 @@ TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bo
                                 const int row = __shfl_sync(0xffffffffu, mine, p);
                                 float v[V] = {};
                                 if (col < end)
-                                        head(row, col, v);
+                                        prologue(row, col, v);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         sum[j] += v[j];
                         }
                         if (col < end)
-                                tail(b, col, sum);
+                                epilogue(b, col, sum);
                 }
         }
         for (int i = first; i < last; i++) {
@@ -335,17 +335,17 @@ TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bo
                 if (rows > SCATTER_SMALL)
                         for (int c = col0; c < end; c += SUM)
                                 column_sum_task<N, SUM, THREADS>(rows, 1, c / SUM, smem,
-                                                                 BucketHead<Head>{perm + from, head},
-                                                                 BucketTail<Tail>{i, tail});
+                                                                 BucketPrologue<Prologue>{perm + from, prologue},
+                                                                 BucketEpilogue<Epilogue>{i, epilogue});
         }
 }
 
-template <int K, class Head, class Tail>
+template <int K, class Prologue, class Epilogue>
 struct CombineBody {
-        static constexpr int MAXV = vec_min(Head::MAXV, Tail::MAXV), MINV = vec_max(Head::MINV, Tail::MINV);
+        static constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV), MINV = vec_max(Prologue::MINV, Epilogue::MINV);
         const float *gate;                      /* (rows, K), or null */
-        const Head &head;
-        const Tail &tail;
+        const Prologue &prologue;
+        const Epilogue &epilogue;
         template <int V> __device__ void operator()(int row, int col, float (&sum)[V]) const
         {
 #pragma unroll
@@ -354,19 +354,19 @@ struct CombineBody {
 #pragma unroll (K <= 8 ? K : 4)
                 for (int k = 0; k < K; k++) {
                         float v[V], g = gate ? gate[(long long)row * K + k] : 1.f;
-                        head(row * K + k, col, v);
+                        prologue(row * K + k, col, v);
 #pragma unroll
                         for (int j = 0; j < V; j++)
                                 sum[j] += g * v[j];
                 }
-                tail(row, col, sum);
+                epilogue(row, col, sum);
         }
 };
 
-template <int N, int K, int THREADS, class Head, class Tail>
-TGC_DEV void combine_task(int rows, int tile, const float *gate, const Head &head, const Tail &tail)
+template <int N, int K, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void combine_task(int rows, int tile, const float *gate, const Prologue &prologue, const Epilogue &epilogue)
 {
-        map_task<THREADS, N>(rows, tile, CombineBody<K, Head, Tail>{gate, head, tail});
+        map_task<THREADS, N>(rows, tile, CombineBody<K, Prologue, Epilogue>{gate, prologue, epilogue});
 }
 
 #endif

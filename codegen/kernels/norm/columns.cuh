@@ -1,19 +1,19 @@
 /* columns.cuh: sums down the columns of a rows x N matrix (bias gradients,
  * gain gradients), in one fixed order.
  *
- *      column_sum_task<N, COLS, THREADS>(rows, chunks, tile, smem, head, tail)
+ *      column_sum_task<N, COLS, THREADS>(rows, chunks, tile, smem, prologue, epilogue)
  *
- * sums head(row, col) over chunk c's rows and gives tail(c, col, sum).  Chunk c of
+ * sums prologue(row, col) over chunk c's rows and gives epilogue(c, col, sum).  Chunk c of
  * `chunks` is rows [c*R, (c+1)*R) with R = ceil(rows / chunks); empty chunks give 0.
  * A tile is COLS columns of one chunk: tile = chunk * ceil(N / COLS) + column tile.
  *
- * Few rows: chunks = 1, COLS = 256, and the tail is the real one (row is 0).
- * Many rows: chunks so that there are about 400 tiles, with the tail
+ * Few rows: chunks = 1, COLS = 256, and the epilogue is the real one (row is 0).
+ * Many rows: chunks so that there are about 400 tiles, with the epilogue
  * ColumnsStore<N>{partial}, partial: float (chunks, N); then columns_reduce_task adds them up.
  *
- *      columns_reduce_task<N, THREADS>(n, partial, tile, smem, tail)
+ *      columns_reduce_task<N, THREADS>(n, partial, tile, smem, epilogue)
  *
- * gives tail(0, col, sum over the n rows of partial); tiles: ceil(N / 32).  The
+ * gives epilogue(0, col, sum over the n rows of partial); tiles: ceil(N / 32).  The
  * partials of norm_grad_task and column_sum_task are both read by it.
  *
  * THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS) bytes. */
@@ -52,16 +52,16 @@ __host__ __device__ constexpr int pow2_ceil(int n)
         return p;
 }
 
-template <int N, int COLS, int THREADS, class Head, class Tail>
-TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const Head &head, const Tail &tail)
+template <int N, int COLS, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV));
+        constexpr int V = vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV));
         constexpr int WIDTH = vec_min(N, COLS);                 /* columns of a full tile */
         constexpr int LANES = pow2_ceil((WIDTH + V - 1) / V);   /* threads along a row */
         constexpr int GROUPS = THREADS / LANES;                 /* rows in flight */
         constexpr int COL_TILES = (N + COLS - 1) / COLS;
         static_assert(COLS % V == 0 && LANES <= THREADS, "column_sum: COLS must fit the block");
-        static_assert(V >= Head::MINV && V >= Tail::MINV, "column_sum: needs wider vectors than N has");
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "column_sum: needs wider vectors than N has");
 
         int chunk = tile / COL_TILES, lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
         int col = tile % COL_TILES * COLS + lane * V;
@@ -75,7 +75,7 @@ TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const H
 #pragma unroll 4
                 for (int r = r0 + group; r < r1; r += GROUPS) {
                         float v[V];
-                        head(r, col, v);
+                        prologue(r, col, v);
 #pragma unroll
                         for (int j = 0; j < V; j++)
                                 sum[j] += v[j];
@@ -96,16 +96,16 @@ TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const H
                         for (int j = 0; j < V; j++)
                                 sum[j] += v[j];
                 }
-                tail(chunk, col, sum);
+                epilogue(chunk, col, sum);
         }
         if (GROUPS > 1)
                 __syncthreads();
 }
 
-template <int N, int THREADS, class Tail>
-TGC_DEV void columns_reduce_task(int n, const float *partial, int tile, char *smem, const Tail &tail)
+template <int N, int THREADS, class Epilogue>
+TGC_DEV void columns_reduce_task(int n, const float *partial, int tile, char *smem, const Epilogue &epilogue)
 {
-        column_sum_task<N, 32, THREADS>(n, 1, tile, smem, ColumnsLoad<N>{partial}, tail);
+        column_sum_task<N, 32, THREADS>(n, 1, tile, smem, ColumnsLoad<N>{partial}, epilogue);
 }
 
 #endif

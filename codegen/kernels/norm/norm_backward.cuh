@@ -1,11 +1,11 @@
 /* norm_backward.cuh: the norms' backward pass over many rows of 16-bit values.
  *
- *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain, tail, dgain, dbias)
+ *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain, epilogue, dgain, dbias)
  *              norm_grad_task (rows.cuh) with ACC for rows that lie as they are wanted: x and g, the gradient of the
  *              output, ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
  *
  * A row is read once from device memory: each thread copies its part of the next rows to a place of its own in
- * shared memory, NORM_BACK_STAGES ahead, and what the tail reads is on its way while the sums are made.
+ * shared memory, NORM_BACK_STAGES ahead, and what the epilogue reads is on its way while the sums are made.
  *
  * What is under way at a time is to be some 32 to 48 KB a multiprocessor, of rows that lie side by side in memory: with
  * twice as much, or blocks that have ranges of rows for themselves, an H100 took 4 to 15% longer.  So, of THREADS
@@ -93,15 +93,15 @@ TGC_DEV void norm_back_sums(float (&v)[K], float *red)
         }
 }
 
-template <int KIND, int N, int THREADS, int ACC, class T, class Gain, class Tail>
+template <int KIND, int N, int THREADS, int ACC, class T, class Gain, class Epilogue>
 TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem, const T *x, int ldx, const T *g,
-                            int ldg, const Gain *gain, const Tail &tail, float *dgain, float *dbias)
+                            int ldg, const Gain *gain, const Epilogue &epilogue, float *dgain, float *dbias)
 {
         typedef NormBackRows<N, THREADS, T> Rows;
         constexpr int PER = Rows::PER, LANES = Rows::LANES;
         constexpr bool LAYER = KIND == NORM_LAYER;
         constexpr bool HOLD = LANES > 32;       /* in registers: a block waits for its slowest thread, a warp for nobody */
-        static_assert(N % 8 == 0 && Tail::MAXV >= 8 && sizeof(T) == 2, "norm_back: vectors of 8");
+        static_assert(N % 8 == 0 && Epilogue::MAXV >= 8 && sizeof(T) == 2, "norm_back: vectors of 8");
         const Rows in = { x, g, ldx, ldg, rows, (uint4 *)(smem + ROW_SMEM) + threadIdx.x };
         float acc_g[PER][8] = {}, acc_b[PER][8] = {}, w[HOLD ? PER : 1][8];
         float *red = (float *)smem;             /* 48 for the sums, of RMS 32 twice in turns; 16 for the mean's */
@@ -117,14 +117,14 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
         for (int group = tile; group * Rows::ROWS < rows; group += tiles) {
                 const int row = in.row(group);
                 const bool live = HOLD || row < rows;
-                TailReads<Tail, 8> reads[PER];
+                EpilogueReads<Epilogue, 8> reads[PER];
                 float v[HOLD ? PER : 1][8], dy[HOLD ? PER : 1][8];
                 float mean[1] = {}, sum[LAYER ? 3 : 2] = {};    /* of squares, of dy (x - mean), of dy */
                 if (live)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (in.has(i))
-                                        reads[i].get_rows(tail, row, in.col(i));
+                                        reads[i].get_rows(epilogue, row, in.col(i));
                 cp_async_wait<NORM_BACK_STAGES - 1>();
                 if (live && (HOLD || LAYER))
 #pragma unroll
@@ -181,8 +181,8 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                                         acc_b[i][j] += dy[h][j];
                                                 v[h][j] = rstd * (dy[h][j] * w[h][j] - s1 - v[h][j] * s2);
                                         }
-                                        reads[i].get_cols(tail, in.col(i));
-                                        reads[i].call(tail, row, in.col(i), v[h]);
+                                        reads[i].get_cols(epilogue, in.col(i));
+                                        reads[i].call(epilogue, row, in.col(i), v[h]);
                                 }
                 if (!HOLD)
                         in.fetch(group + NORM_BACK_STAGES * tiles, stage);

@@ -1,28 +1,28 @@
 /* rows.cuh: work along the last dimension: norms, softmax, reductions.
  *
- *      norm_task<KIND, N, THREADS, FEW>(rows, tile, eps, smem, head, tail)
- *              tail gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
- *              gain and bias are the tail's.  FEW rows, so that what counts is how often a block waits
- *              for memory: what the tail reads is read with x, where registers have room for it.
- *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, EARLY>(rows, tile, tiles, eps, smem, head_x, head_dy, tail,
+ *      norm_task<KIND, N, THREADS, FEW>(rows, tile, eps, smem, prologue, epilogue)
+ *              epilogue gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
+ *              gain and bias are the epilogue's.  FEW rows, so that what counts is how often a block waits
+ *              for memory: what the epilogue reads is read with x, where registers have room for it.
+ *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, PREFETCH>(rows, tile, tiles, eps, smem, prologue_x, prologue_dy, epilogue,
  *                                                  dgain, dbias)
  *              dx of the above from x (statistics are computed again) and dy, the gradient of
- *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 head_dy
- *              is a plain head.  Else head_dy(row, col, dy, g) fills two vectors: g, the gradient of
+ *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 prologue_dy
+ *              is a plain prologue.  Else prologue_dy(row, col, dy, g) fills two vectors: g, the gradient of
  *              the whole output, and dy = g * gain; and dgain, dbias: float (tiles, N) get the sums
  *              of g * xhat and of g over the rows of each tile, for columns_reduce_task.
  *              Tile t works on the row groups t, t + tiles, ...: with ACC, launch a fixed number
  *              (528, or fewer when there are fewer groups); without ACC as many tiles as groups.
- *              ONCE: tiles is the number of groups, so each block has one, and they are few.  EARLY, with it: calls
- *              pdl_wait when all but head_dy's has been asked for.
- *      softmax_task<N, THREADS>(rows, n, tile, smem, head, tail)
+ *              ONCE: tiles is the number of groups, so each block has one, and they are few.  PREFETCH, with it: calls
+ *              pdl_wait when all but prologue_dy's has been asked for.
+ *      softmax_task<N, THREADS>(rows, n, tile, smem, prologue, epilogue)
  *              a row that is -inf throughout gives zeros.
- *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, head_y, head_dy, tail)
- *              y * (dy - sum(y * dy)); both heads are plain ones.
- *      reduce_task<KIND, N, THREADS>(rows, n, tile, smem, head, tail)
- *              RED_SUM, RED_MAX, RED_LOGSUMEXP: tail(row, 0, v[1]).  Empty rows cannot be.
+ *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, prologue_y, prologue_dy, epilogue)
+ *              y * (dy - sum(y * dy)); both prologues are plain ones.
+ *      reduce_task<KIND, N, THREADS>(rows, n, tile, smem, prologue, epilogue)
+ *              RED_SUM, RED_MAX, RED_LOGSUMEXP: epilogue(row, 0, v[1]).  Empty rows cannot be.
  *              A NaN is ignored by RED_MAX as by fmaxf.
- *      argmax_task<N, THREADS>(rows, n, tile, smem, head, int *out)     out: int (rows)
+ *      argmax_task<N, THREADS>(rows, n, tile, smem, prologue, int *out)     out: int (rows)
  *              the lowest index wins a tie; a NaN counts as -inf.
  *
  * N is the row length; 0 where it is known only at run time (n; N > 0 ignores n).
@@ -31,8 +31,8 @@
  * THREADS that suit: 128 up to N = 1024, 256 up to 4096, 512 up to 16384 and for
  * run-time n, 1024 above.
  *
- * Where a row fits, it is held in registers and heads are called once.  Else
- * they are called up to three times per element: a head that also stores (the
+ * Where a row fits, it is held in registers and prologues are called once.  Else
+ * they are called up to three times per element: a prologue that also stores (the
  * new residual) must therefore not read what it stores.
  *
  * shared memory: ROW_SMEM bytes; norm_grad_task with ACC: NORM_GRAD_SMEM(N). */
@@ -114,24 +114,24 @@ TGC_DEV void lanes_sum2(float &x, float &y, float *red)
 }
 
 /* One thread's part of a row: vectors i = 0.. at columns (i * LANES + lane) * V,
- * in registers (HOLD) or fetched from the head whenever asked for. */
-template <int N, int THREADS, int V, bool HOLD, class Head>
+ * in registers (HOLD) or fetched from the prologue whenever asked for. */
+template <int N, int THREADS, int V, bool HOLD, class Prologue>
 struct RowPart {
         static constexpr int LANES = row_lanes(N, THREADS);
         static constexpr int PER = N ? (N / V + LANES - 1) / LANES : 1;
-        const Head &head;
+        const Prologue &prologue;
         int row, lane, end;                     /* end: columns; 0 for a row that is not there */
         float v[HOLD ? PER : 1][V];
 
-        __device__ RowPart(const Head &h, int rows, int n, int group)
-                : head(h), row(group * (THREADS / LANES) + (int)threadIdx.x / LANES),
+        __device__ RowPart(const Prologue &h, int rows, int n, int group)
+                : prologue(h), row(group * (THREADS / LANES) + (int)threadIdx.x / LANES),
                   lane((int)threadIdx.x % LANES), end(row < rows ? (N ? N : n) : 0)
         {
                 if (HOLD)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (has(i))
-                                        head(row, col(i), v[HOLD ? i : 0]);
+                                        prologue(row, col(i), v[HOLD ? i : 0]);
         }
         __device__ int col(int i) const  { return (i * LANES + lane) * V; }
         __device__ bool has(int i) const { return col(i) < end; }
@@ -140,7 +140,7 @@ struct RowPart {
         {
                 if (HOLD)
                         return v[HOLD ? i : 0];
-                head(row, col(i), v[0]);
+                prologue(row, col(i), v[0]);
                 return v[0];
         }
 };
@@ -165,10 +165,10 @@ template <int V> TGC_DEV float vec_square(const float (&v)[V], float mean)
 }
 
 /* mean and 1 / sqrt(variance + eps) of each row; mean = 0 for RMS. */
-template <int KIND, int N, int THREADS, int V, bool HOLD, class Head>
-TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Head> &x, float eps, float *red, float &mean, float &rstd)
+template <int KIND, int N, int THREADS, int V, bool HOLD, class Prologue>
+TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Prologue> &x, float eps, float *red, float &mean, float &rstd)
 {
-        typedef RowPart<N, THREADS, V, HOLD, Head> Part;
+        typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
         mean = 0.f;
         if (KIND == NORM_LAYER) {
 #pragma unroll (HOLD ? Part::PER : 1)
@@ -185,24 +185,24 @@ TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Head> &x, float eps, float 
         rstd = rsqrtf(lanes_sum<Part::LANES, THREADS>(var, red) * (1.f / N) + eps);
 }
 
-template <int KIND, int N, int THREADS, bool FEW = false, class Head, class Tail>
-TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Head &head, const Tail &tail)
+template <int KIND, int N, int THREADS, bool FEW = false, class Prologue, class Epilogue>
+TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr int V = vec_of(N, vec_min(Head::MAXV, Tail::MAXV)), LANES = row_lanes(N, THREADS);
-        constexpr bool HOLD = RowPart<N, THREADS, V, true, Head>::PER * V <= row_budget(THREADS);
-        typedef RowPart<N, THREADS, V, HOLD, Head> Part;
-        typedef TailReads<Tail, V> Reads;
+        constexpr int V = vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV)), LANES = row_lanes(N, THREADS);
+        constexpr bool HOLD = RowPart<N, THREADS, V, true, Prologue>::PER * V <= row_budget(THREADS);
+        typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
+        typedef EpilogueReads<Epilogue, V> Reads;
         constexpr bool AHEAD = FEW && HOLD && (1 + Reads::N / 2.f) * Part::PER * V <= row_budget(THREADS);
-        static_assert(V >= Head::MINV && V >= Tail::MINV, "norm: needs wider vectors than the row has");
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "norm: needs wider vectors than the row has");
 
-        Part x(head, rows, N, tile);
+        Part x(prologue, rows, N, tile);
         Reads reads[AHEAD ? Part::PER : 1];
         float mean, rstd;
         if (AHEAD) {
 #pragma unroll
                 for (int i = 0; i < Part::PER; i++)
                         if (x.has(i))
-                                reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
+                                reads[AHEAD ? i : 0].get(epilogue, x.row, x.col(i));
         }
         norm_stats<KIND>(x, eps, (float *)smem, mean, rstd);
 #pragma unroll (HOLD ? Part::PER : 1)
@@ -214,21 +214,21 @@ TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Head &he
                 for (int j = 0; j < V; j++)
                         v[j] = (v[j] - mean) * rstd;
                 if (!AHEAD)
-                        reads[0].get(tail, x.row, x.col(i));
-                reads[AHEAD ? i : 0].call(tail, x.row, x.col(i), v);
+                        reads[0].get(epilogue, x.row, x.col(i));
+                reads[AHEAD ? i : 0].call(epilogue, x.row, x.col(i), v);
         }
         if (LANES > 32)
                 __syncthreads();
 }
 
-/* The second head of norm_grad_task with one shape: dy and g. */
-template <int ACC, int V, class HeadDY>
-TGC_DEV void norm_grad_head(const HeadDY &head, int row, int col, float (&dy)[V], float (&g)[V])
+/* The second prologue of norm_grad_task with one shape: dy and g. */
+template <int ACC, int V, class PrologueDY>
+TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col, float (&dy)[V], float (&g)[V])
 {
         if constexpr (ACC != 0)
-                head(row, col, dy, g);
+                prologue(row, col, dy, g);
         else
-                head(row, col, dy);
+                prologue(row, col, dy);
 }
 
 /* Add the columns (col.., V) of all row groups of the block and store them.  sum: N floats for each warp but one. */
@@ -271,20 +271,20 @@ TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
                 __syncthreads();
 }
 
-template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, bool EARLY = false, class HeadX, class HeadDY, class Tail>
-TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem, const HeadX &head_x,
-                            const HeadDY &head_dy, const Tail &tail, float *dgain, float *dbias)
+template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, bool PREFETCH = false, class PrologueX, class PrologueDY, class Epilogue>
+TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem, const PrologueX &prologue_x,
+                            const PrologueDY &prologue_dy, const Epilogue &epilogue, float *dgain, float *dbias)
 {
-        constexpr int V = vec_of(N, vec_min(HeadX::MAXV, vec_min(HeadDY::MAXV, Tail::MAXV)));
+        constexpr int V = vec_of(N, vec_min(PrologueX::MAXV, vec_min(PrologueDY::MAXV, Epilogue::MAXV)));
         constexpr int LANES = row_lanes(N, THREADS), ROWS = THREADS / LANES;
-        constexpr int PER = RowPart<N, THREADS, V, true, HeadX>::PER;
+        constexpr int PER = RowPart<N, THREADS, V, true, PrologueX>::PER;
         constexpr int N_ACC = (ACC & ACC_GAIN ? 1 : 0) + (ACC & ACC_BIAS ? 1 : 0);
         constexpr bool HOLD = 2 * PER * V <= row_budget(THREADS);
         constexpr bool HOLD_ACC = N_ACC && (2 + N_ACC) * PER * V <= row_budget(THREADS);
-        typedef TailReads<Tail, V> Reads;
+        typedef EpilogueReads<Epilogue, V> Reads;
         constexpr bool AHEAD = ONCE && (3 + N_ACC) * PER * V + Reads::N * PER * V / 2 <= row_budget(THREADS);
-        typedef RowPart<N, THREADS, V, HOLD, HeadX> Part;
-        static_assert(V >= HeadX::MINV && V >= HeadDY::MINV && V >= Tail::MINV, "norm_grad: vectors too narrow");
+        typedef RowPart<N, THREADS, V, HOLD, PrologueX> Part;
+        static_assert(V >= PrologueX::MINV && V >= PrologueDY::MINV && V >= Epilogue::MINV, "norm_grad: vectors too narrow");
         static_assert(!N_ACC || HOLD_ACC || ROWS == 1, "norm_grad: too many threads for this row length");
         static_assert(!N_ACC || LANES > 32 || THREADS <= 128, "NORM_GRAD_SMEM");
 
@@ -303,20 +303,20 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                 }
 
         for (int group = tile; group * ROWS < rows; group += tiles) {
-                Part x(head_x, rows, N, group);
+                Part x(prologue_x, rows, N, group);
                 float mean, rstd, s1 = 0.f, s2 = 0.f;
                 if (AHEAD)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (x.has(i))
-                                        reads[AHEAD ? i : 0].get(tail, x.row, x.col(i));
-                if (EARLY)
+                                        reads[AHEAD ? i : 0].get(epilogue, x.row, x.col(i));
+                if (PREFETCH)
                         pdl_wait();
                 if (AHEAD)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (x.has(i))
-                                        norm_grad_head<ACC>(head_dy, x.row, x.col(i), dy[AHEAD ? i : 0], g_ahead[AHEAD ? i : 0]);
+                                        norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), dy[AHEAD ? i : 0], g_ahead[AHEAD ? i : 0]);
                 norm_stats<KIND>(x, eps, red, mean, rstd);
 #pragma unroll (HOLD ? PER : 1)
                 for (int i = 0; i < PER; i++) {
@@ -326,7 +326,7 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                         float (&d)[V] = dy[HOLD ? i : 0];
                         float (&g)[V] = g_ahead[AHEAD ? i : 0], t[V];
                         if (!AHEAD)
-                                norm_grad_head<ACC>(head_dy, x.row, x.col(i), d, g);
+                                norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), d, g);
 #pragma unroll
                         for (int j = 0; j < V; j++) {
                                 v[j] = (v[j] - mean) * rstd;
@@ -369,7 +369,7 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                         float (&d)[V] = dy[HOLD ? i : 0];
                         if (!HOLD) {
                                 float g[V];
-                                norm_grad_head<ACC>(head_dy, x.row, x.col(i), d, g);
+                                norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), d, g);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         v[j] = (v[j] - mean) * rstd;
@@ -378,8 +378,8 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                         for (int j = 0; j < V; j++)
                                 v[j] = rstd * (d[j] - s1 - v[j] * s2);
                         if (!AHEAD)
-                                reads[0].get(tail, x.row, x.col(i));
-                        reads[AHEAD ? i : 0].call(tail, x.row, x.col(i), v);
+                                reads[0].get(epilogue, x.row, x.col(i));
+                        reads[AHEAD ? i : 0].call(epilogue, x.row, x.col(i), v);
                 }
                 if (ONCE)
                         break;
@@ -424,12 +424,12 @@ TGC_DEV void exp_join(float &m, float &s, float *red)
 }
 
 /* softmax, softmax_grad and reduce with the vector width settled. */
-template <int N, int THREADS, int V, class Head, class Tail>
-TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Head &head, const Tail &tail)
+template <int N, int THREADS, int V, class Prologue, class Epilogue>
+TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr bool HOLD = N && RowPart<N, THREADS, V, true, Head>::PER * V <= row_budget(THREADS);
-        typedef RowPart<N, THREADS, V, HOLD, Head> Part;
-        Part x(head, rows, n, tile);
+        constexpr bool HOLD = N && RowPart<N, THREADS, V, true, Prologue>::PER * V <= row_budget(THREADS);
+        typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
+        Part x(prologue, rows, n, tile);
         float m = -INFINITY, s = 0.f;
 #pragma unroll (HOLD ? Part::PER : 1)
         for (int i = 0; i < x.count(n); i++) {
@@ -467,20 +467,20 @@ TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Head &hea
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = scale * (HOLD ? v[j] : expf(v[j] - exp_ref(m)));
-                tail(x.row, x.col(i), v);
+                epilogue(x.row, x.col(i), v);
         }
         if (Part::LANES > 32)
                 __syncthreads();
 }
 
-template <int N, int THREADS, int V, class HeadY, class HeadDY, class Tail>
-TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const HeadY &head_y, const HeadDY &head_dy,
-                               const Tail &tail)
+template <int N, int THREADS, int V, class PrologueY, class PrologueDY, class Epilogue>
+TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const PrologueY &prologue_y, const PrologueDY &prologue_dy,
+                               const Epilogue &epilogue)
 {
-        constexpr bool HOLD = N && 2 * RowPart<N, THREADS, V, true, HeadY>::PER * V <= row_budget(THREADS);
-        typedef RowPart<N, THREADS, V, HOLD, HeadY> Part;
-        Part y(head_y, rows, n, tile);
-        RowPart<N, THREADS, V, HOLD, HeadDY> dy(head_dy, rows, n, tile);
+        constexpr bool HOLD = N && 2 * RowPart<N, THREADS, V, true, PrologueY>::PER * V <= row_budget(THREADS);
+        typedef RowPart<N, THREADS, V, HOLD, PrologueY> Part;
+        Part y(prologue_y, rows, n, tile);
+        RowPart<N, THREADS, V, HOLD, PrologueDY> dy(prologue_dy, rows, n, tile);
         float s = 0.f;
 #pragma unroll (HOLD ? Part::PER : 1)
         for (int i = 0; i < y.count(n); i++) {
@@ -500,24 +500,24 @@ TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const Head
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] *= d[j] - s;
-                tail(y.row, y.col(i), v);
+                epilogue(y.row, y.col(i), v);
         }
         if (Part::LANES > 32)
                 __syncthreads();
 }
 
-template <int KIND, int N, int THREADS, int V, class Head, class Tail>
-TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Head &head, const Tail &tail)
+template <int KIND, int N, int THREADS, int V, class Prologue, class Epilogue>
+TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Prologue &prologue, const Epilogue &epilogue)
 {
-        typedef RowPart<N, THREADS, V, false, Head> Part;
-        Part x(head, rows, n, tile);
+        typedef RowPart<N, THREADS, V, false, Prologue> Part;
+        Part x(prologue, rows, n, tile);
         float m = -INFINITY, s = 0.f;
 #pragma unroll 4
         for (int i = 0; i < x.count(n); i++) {
                 if (!x.has(i))
                         continue;
                 float v[V];
-                head(x.row, x.col(i), v);
+                prologue(x.row, x.col(i), v);
                 if (KIND == RED_LOGSUMEXP)
                         exp_add(m, s, v);
                 else
@@ -535,7 +535,7 @@ TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Head &head
                 s = lanes_sum<Part::LANES, THREADS>(s, red);
         float out[1] = { KIND == RED_SUM ? s : KIND == RED_MAX ? m : exp_ref(m) + logf(s) };
         if (x.lane == 0 && x.end)
-                tail(x.row, 0, out);
+                epilogue(x.row, 0, out);
         if (Part::LANES > 32)
                 __syncthreads();
 }
@@ -550,43 +550,43 @@ TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Head &head
                 constexpr int V = MINV; call; \
         } } while (0)
 
-template <int N, int THREADS, class Head, class Tail>
-TGC_DEV void softmax_task(int rows, int n, int tile, char *smem, const Head &head, const Tail &tail)
+template <int N, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void softmax_task(int rows, int n, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr int MAXV = vec_min(Head::MAXV, Tail::MAXV), MINV = vec_max(Head::MINV, Tail::MINV);
-        ROW_WIDTH(N, n, MINV, MAXV, (softmax_rows<N, THREADS, V>(rows, n, tile, (float *)smem, head, tail)));
+        constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV), MINV = vec_max(Prologue::MINV, Epilogue::MINV);
+        ROW_WIDTH(N, n, MINV, MAXV, (softmax_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue, epilogue)));
 }
 
-template <int N, int THREADS, class HeadY, class HeadDY, class Tail>
-TGC_DEV void softmax_grad_task(int rows, int n, int tile, char *smem, const HeadY &head_y, const HeadDY &head_dy,
-                               const Tail &tail)
+template <int N, int THREADS, class PrologueY, class PrologueDY, class Epilogue>
+TGC_DEV void softmax_grad_task(int rows, int n, int tile, char *smem, const PrologueY &prologue_y, const PrologueDY &prologue_dy,
+                               const Epilogue &epilogue)
 {
-        constexpr int MAXV = vec_min(HeadY::MAXV, vec_min(HeadDY::MAXV, Tail::MAXV));
-        constexpr int MINV = vec_max(HeadY::MINV, vec_max(HeadDY::MINV, Tail::MINV));
+        constexpr int MAXV = vec_min(PrologueY::MAXV, vec_min(PrologueDY::MAXV, Epilogue::MAXV));
+        constexpr int MINV = vec_max(PrologueY::MINV, vec_max(PrologueDY::MINV, Epilogue::MINV));
         ROW_WIDTH(N, n, MINV, MAXV,
-                  (softmax_grad_rows<N, THREADS, V>(rows, n, tile, (float *)smem, head_y, head_dy, tail)));
+                  (softmax_grad_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue_y, prologue_dy, epilogue)));
 }
 
-template <int KIND, int N, int THREADS, class Head, class Tail>
-TGC_DEV void reduce_task(int rows, int n, int tile, char *smem, const Head &head, const Tail &tail)
+template <int KIND, int N, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void reduce_task(int rows, int n, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
-        ROW_WIDTH(N, n, Head::MINV, Head::MAXV,
-                  (reduce_rows<KIND, N, THREADS, V>(rows, n, tile, (float *)smem, head, tail)));
+        ROW_WIDTH(N, n, Prologue::MINV, Prologue::MAXV,
+                  (reduce_rows<KIND, N, THREADS, V>(rows, n, tile, (float *)smem, prologue, epilogue)));
 }
 
-template <int N, int THREADS, class Head>
-TGC_DEV void argmax_task(int rows, int n, int tile, char *smem, const Head &head, int *out)
+template <int N, int THREADS, class Prologue>
+TGC_DEV void argmax_task(int rows, int n, int tile, char *smem, const Prologue &prologue, int *out)
 {
-        constexpr int V = N ? vec_of(N, Head::MAXV) : Head::MINV;
-        typedef RowPart<N, THREADS, V, false, Head> Part;
-        Part x(head, rows, n, tile);
+        constexpr int V = N ? vec_of(N, Prologue::MAXV) : Prologue::MINV;
+        typedef RowPart<N, THREADS, V, false, Prologue> Part;
+        Part x(prologue, rows, n, tile);
         u64 best = 0;
 #pragma unroll 4
         for (int i = 0; i < x.count(n); i++) {
                 if (!x.has(i))
                         continue;
                 float v[V];
-                head(x.row, x.col(i), v);
+                prologue(x.row, x.col(i), v);
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                         u64 k = order_key_at(v[j], x.col(i) + j);

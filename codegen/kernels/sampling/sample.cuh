@@ -264,9 +264,9 @@ TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigne
                         need = sample_share(rt->top_p, sample_mass<THREADS, true>(all, 0, max, red));
                 val[threadIdx.x] = best;
                 __syncthreads();
-                SampleView<T> heads = { 0, val, 0, V < THREADS ? V : THREADS };
-                unsigned bound = top_k ? sample_threshold<THREADS, false>(heads, need, max, red)
-                                       : sample_threshold<THREADS, true>(heads, need, max, red);
+                SampleView<T> prologues = { 0, val, 0, V < THREADS ? V : THREADS };
+                unsigned bound = top_k ? sample_threshold<THREADS, false>(prologues, need, max, red)
+                                       : sample_threshold<THREADS, true>(prologues, need, max, red);
                 __syncthreads();
                 int n = sample_gather<THREADS>(all, bound, val, idx, count);
                 if (n >= 0)

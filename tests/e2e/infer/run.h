@@ -36,7 +36,7 @@ static inline bool run_on_gpu(void)
 static inline void run_compile(Trial *r, BuildOptions o, const char *weights)
 {
         Err e = { 0 };
-        Say quiet = { .quiet = true };
+        Progress quiet = { .quiet = true };
         if (!o.dtype)
                 o.dtype = "f32";
         if (!o.mode)

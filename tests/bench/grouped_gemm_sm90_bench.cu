@@ -1,10 +1,10 @@
-/* expert_sm90_bench.cu: is grouped_gemm_sm90.cuh right, and how fast, on the Hopper at hand.
+/* grouped_gemm_sm90_bench.cu: is grouped_gemm_sm90.cuh right, and how fast, on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -Itests/bench \
- *           -o expert_sm90_bench tests/bench/expert_sm90_bench.cu -ldl
- *      ./expert_sm90_bench [test | speed] [part of a name]
+ *           -o grouped_gemm_sm90_bench tests/bench/grouped_gemm_sm90_bench.cu -ldl
+ *      ./grouped_gemm_sm90_bench [test | speed] [part of a name]
  *
- * As matmul_sm90_test.cu: tests are processes of their own, and every element is compared with a float64 sum, relative
+ * As gemm_sm90_test.cu: tests are processes of their own, and every element is compared with a float64 sum, relative
  * to the root of the sum of squares of the products.  Speed: a time is the median of five runs of ten launches, 512
  * places are checked; `portable` is grouped_gemm.cuh's kernel with the tile that training had.  Exit status 1 when something
  * is wrong, 4 without a GPU that fits. */
@@ -39,7 +39,7 @@ struct Args {
 
 /* ---- kernels ------------------------------------------------------------------ */
 
-/* A tail that stores; ADDS: the sum with what it reads ahead, as big as C. */
+/* An epilogue that stores; ADDS: the sum with what it reads ahead, as big as C. */
 template <class T, bool ADDS>
 struct Store {
         static constexpr int MAXV = 8, MINV = 1, STORES = 1, WIDTH0 = 2, WIDTH1 = 0, READ = 0;
@@ -77,18 +77,18 @@ struct Store<T, true> {
         }
 };
 
-/* grouped_gemm.cuh's tails: with the expert, and no reads ahead. */
+/* grouped_gemm.cuh's epilogues: with the expert, and no reads ahead. */
 template <class T, bool ADDS, bool GRAD>
 struct Slot {
         static constexpr int MAXV = 8, MINV = 1;
-        Store<T, ADDS> tail;
+        Store<T, ADDS> epilogue;
         int M;
         template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int e) const
         {
-                TailReads<Store<T, ADDS>, V> reads;
+                EpilogueReads<Store<T, ADDS>, V> reads;
                 row += GRAD ? e * M : 0;
-                reads.get(tail, row, col);
-                reads.call(tail, row, col, v);
+                reads.get(epilogue, row, col);
+                reads.call(epilogue, row, col, v);
         }
 };
 
@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_hopper(const __grid_consta
         constexpr bool SCATTER = KIND == DOWN || KIND == UP_DX;
         TGC_SMEM(smem);
         const Problem &p = g.p;
-        const Store<T, ADDS> tail = { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N };
+        const Store<T, ADDS> epilogue = { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N };
         if constexpr (grads(KIND))
-                expert_tma_grad<T, Tile, XDIV, YDIV>((const T *)g.x, p.N, &g.map_x, (const T *)g.y, p.K, &g.map_y, g.perm,
-                                                     g.offs, p.E, p.N, p.K, (int)blockIdx.x, (int)gridDim.x, smem, tail);
+                grouped_gemm_grad_tma<T, Tile, XDIV, YDIV>((const T *)g.x, p.N, &g.map_x, (const T *)g.y, p.K, &g.map_y, g.perm,
+                                                     g.offs, p.E, p.N, p.K, (int)blockIdx.x, (int)gridDim.x, smem, epilogue);
         else
-                expert_tma_matmul<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER>(
+                grouped_gemm_tma<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER>(
                         (const T *)g.x, p.K, &g.map_x, &g.map_y, g.perm, g.offs, p.E, p.N, p.K, (int)blockIdx.x,
-                        (int)gridDim.x, smem, tail);
+                        (int)gridDim.x, smem, epilogue);
 }
 
 template <class T, class Tile, Kind KIND, int CHOICES, bool ADDS>
@@ -116,13 +116,13 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_portable(Args g)
         constexpr bool SCATTER = KIND == DOWN || KIND == UP_DX;
         TGC_SMEM(smem);
         const Problem &p = g.p;
-        const Slot<T, ADDS, grads(KIND)> tail = { { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N }, p.N };
+        const Slot<T, ADDS, grads(KIND)> epilogue = { { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N }, p.N };
         if constexpr (grads(KIND))
                 expert_grad_task<T, Tile, XDIV, YDIV, 16>((const T *)g.x, p.N, (const T *)g.y, p.K, g.perm, g.offs, p.E,
-                                                          p.N, p.K, blockIdx.x, smem, tail);
+                                                          p.N, p.K, blockIdx.x, smem, epilogue);
         else
-                expert_matmul_task<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER, 16>(
-                        (const T *)g.x, p.K, (const T *)g.y, g.perm, g.offs, p.E, p.N, p.K, blockIdx.x, smem, tail);
+                grouped_gemm_task<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER, 16>(
+                        (const T *)g.x, p.K, (const T *)g.y, g.perm, g.offs, p.E, p.N, p.K, blockIdx.x, smem, epilogue);
 }
 
 typedef void Launch(const Args &, int blocks);
@@ -153,7 +153,7 @@ static void portable(const Args &g, int)
 
 /* ---- a problem on the device ---------------------------------------------------- */
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares), as in matmul_sm90.h. */
+/* A warp per place of C: |c - sum| / sqrt(sum of squares), as in gemm_sm90.h. */
 template <class T>
 __global__ void check_places(Args g, bool adds, long places, unsigned seed, float *err)
 {
@@ -286,7 +286,7 @@ struct Test { const char *name; bool half, adds; int blocks; Problem p; Launch *
         { #T " " #Tile " " #KIND "/" #CHOICES " adds " #ADDS " E" #E " " #tokens "x" #N "x" #K " spread " #spread, \
           IsHalf<T>::is, ADDS, blocks, { KIND, CHOICES, E, tokens, N, K, spread }, hopper<T, Tile, KIND, CHOICES, ADDS> },
 
-/* Of a kind: one step; experts without rows, with few, K's tail, N's edge; many tiles for a few blocks. */
+/* Of a kind: one step; experts without rows, with few, K's epilogue, N's edge; many tiles for a few blocks. */
 #define KINDS(T, Tile, KIND, ADDS) \
         TEST(T, Tile, KIND, 2, ADDS, 1, 64, 256, 64, 0, 0) \
         TEST(T, Tile, KIND, 2, ADDS, 5, 333, 328, 200, 1, 3) \
@@ -373,4 +373,4 @@ static int speed_all(const char *part, unsigned seed)
         return bad;
 }
 
-int main(int argc, char **argv) { return bench_main(argc, argv, "expert_sm90_bench", test_all, speed_all); }
+int main(int argc, char **argv) { return bench_main(argc, argv, "grouped_gemm_sm90_bench", test_all, speed_all); }

@@ -1,8 +1,8 @@
-/* matvec_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a GPU:
+/* gemv_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a GPU:
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matvec_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matvec_test.cu
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemv_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemv_test.cu
  *
  * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are compared within that. */
 #include "task.h"
@@ -31,15 +31,15 @@ struct ShortRun {
         static constexpr int MOST = THREADS;
         const T *w;
         int ldw;
-        Give<HV> head;
-        Keep<V, MINV> tail;
+        Give<HV> prologue;
+        Keep<V, MINV> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
                 const Weigh<NORM> gain = { 1 };
                 if constexpr (NORM == NORM_NONE)
-                        matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail);
+                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue);
                 else
-                        matvec_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail,
+                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue,
                                                                                       gain);
         }
 };
@@ -49,15 +49,15 @@ struct MmaRun {
         static constexpr int MOST = WARPS * 32;
         const T *w;
         int ldw;
-        Give<HV> head;
-        Keep<V, MINV> tail;
+        Give<HV> prologue;
+        Keep<V, MINV> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
                 const Weigh<NORM> gain = { M };
                 if constexpr (NORM == NORM_NONE)
-                        matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, head, tail);
+                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, prologue, epilogue);
                 else
-                        matvec_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, head, tail, gain);
+                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, prologue, epilogue, gain);
         }
 };
 
@@ -65,44 +65,44 @@ template <class T, int N, int K, int LANES, int TILES, int NORM, int ALIGN, int 
 struct NarrowRun {
         const T *w;
         int ldw;
-        Give<HV> head;
-        Keep<4, 1> tail;
+        Give<HV> prologue;
+        Keep<4, 1> epilogue;
         __device__ void operator()(int tile, char *) const
         {
                 const Weigh<NORM> gain = { 1 };
                 if constexpr (NORM == NORM_NONE)
-                        matvec_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
-                                w, ldw, 1e-5f, tile, head, tail);
+                        gemv_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
+                                w, ldw, 1e-5f, tile, prologue, epilogue);
                 else
-                        matvec_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
-                                w, ldw, 1e-5f, tile, head, tail, gain);
+                        gemv_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
+                                w, ldw, 1e-5f, tile, prologue, epilogue, gain);
         }
 };
 
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
-struct MatvecRun {
+struct GemvRun {
         static constexpr int MOST = THREADS;
         const T *w;
         int ldw;
-        Give<HV> head;
-        Keep<V, MINV> tail;
+        Give<HV> prologue;
+        Keep<V, MINV> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
                 const Weigh<NORM> gain = { M };
                 if constexpr (NORM == NORM_NONE && SPLIT > 0)
-                        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head,
-                                                                                   tail);
+                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue,
+                                                                                   epilogue);
                 else if constexpr (SPLIT > 0)
-                        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head,
-                                                                                   tail, gain);
+                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue,
+                                                                                   epilogue, gain);
                 else
-                        matvec_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, head, tail,
+                        gemv_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue,
                                                                                gain);
         }
 };
 
 template <class T, int M, int K, int NORM, bool ROWS_OF_W>
-static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name, double rounded = 0)
+static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name, double rounded = 0)
 {
         double mean[M], scale[M];
         for (int m = 0; m < M; m++) {
@@ -124,58 +124,58 @@ static bool matvec_is(const Result &r, const Matrix<float> &x, const Matrix<T> &
         }, ((NORM == NORM_NONE ? 1 : 2) * 1e-5 + rounded) * sqrt((double)K) + 1e-6, name);
 }
 
-/* SPLIT 0: matvec_kn_task with ROWS columns per block */
+/* SPLIT 0: gemv_kn_task with ROWS columns per block */
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V,
           int MINV = 1>
-static void matvec_case()
+static void gemv_case()
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "matvec %s %dx%dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(),
+        snprintf(name, sizeof name, "gemv %s %dx%dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(),
                  M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
         Matrix<T> w(SPLIT ? N : K, SPLIT ? K : N, (SPLIT ? K : N) + PAD, false);
         Matrix<float> x(M, K, K, false);
         Result r(M, N);
-        MatvecRun<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f =
+        GemvRun<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f =
                 { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
-        MatvecShape s = { 0, 0, 0, ROWS, matvec_kn_smem(M, K, THREADS, ROWS) };
+        GemvShape s = { 0, 0, 0, ROWS, gemv_kn_smem(M, K, THREADS, ROWS) };
         if constexpr (SPLIT > 0) {
-                typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
-                s = matvec_shape((int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN);
+                typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
+                s = gemv_shape((int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN);
                 report(s.unit == S::UNIT && s.flight == S::FLIGHT && s.kc == S::KC && s.cols == S::COLS
-                       && s.smem == S::SMEM, "gemv_shape.h agrees with MatvecShapeOf");
+                       && s.smem == S::SMEM, "gemv_shape.h agrees with GemvShapeOf");
         }
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
-        report(ok && matvec_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);
+        report(ok && gemv_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);
 }
 
-/* matvec_short_task with the shape the compiler would choose, for SMS multiprocessors */
+/* gemv_short_task with the shape the compiler would choose, for SMS multiprocessors */
 template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int V, int MINV, int THREADS, int ROWS, int SPLIT>
 static void short_case()
 {
         char name[128];
-        const MatvecShort s = matvec_short((int)sizeof(T), N, K, ALIGN, MINV, SMS);
-        snprintf(name, sizeof name, "matvec_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(), N, K,
+        const GemvShort s = gemv_short((int)sizeof(T), N, K, ALIGN, MINV, SMS);
+        snprintf(name, sizeof name, "gemv_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(), N, K,
                  THREADS, ROWS, SPLIT, NORM, ALIGN);
-        report(s.threads == THREADS && s.rows == ROWS && s.split == SPLIT, "matvec_short's choice");
+        report(s.threads == THREADS && s.rows == ROWS && s.split == SPLIT, "gemv_short's choice");
         Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
         Matrix<float> x(1, K, K, false);
         Result r(1, N);
         ShortRun<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<V, MINV>(r) };
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
-        report(ok && matvec_is<T, 1, K, NORM, true>(r, x, w, name), name);
+        report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
 
-/* matvec_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by 2^-9, for bf16. */
+/* gemv_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by 2^-9, for bf16. */
 template <class T, int M, int N, int K, int SMS, int NORM, int HV, int V, int MINV, int WARPS, int TILES, int ROUNDS>
 static void mma_case()
 {
         char name[128];
-        const MatvecMma s = matvec_mma(M, N, K, NORM != NORM_NONE, SMS);
-        typedef MatvecMmaShape<M, K, WARPS, TILES, ROUNDS> S;
-        snprintf(name, sizeof name, "matvec_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d", type_name<T>(), M, N, K, WARPS,
+        const GemvMma s = gemv_mma(M, N, K, NORM != NORM_NONE, SMS);
+        typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
+        snprintf(name, sizeof name, "gemv_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d", type_name<T>(), M, N, K, WARPS,
                  TILES, ROUNDS, NORM);
-        report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM, "matvec_mma's choice");
+        report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM, "gemv_mma's choice");
         Matrix<T> w(N, K, K + 16, false);
         Matrix<float> x(M, K, K, false);
         for (int m = 0; m < M; m++)
@@ -188,27 +188,27 @@ static void mma_case()
         MmaRun<T, M, N, K, WARPS, TILES, ROUNDS, NORM, HV, V, MINV> f = { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, WARPS * 32, s.smem, name);
         const double rounded = NORM == NORM_NONE ? 0 : (std::is_same<T, bf16>::value ? 0x1p-7 : 0x1p-10);
-        report(ok && matvec_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
+        report(ok && gemv_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
 }
 
-/* matvec_narrow_task with the lanes and tiles that the compiler would choose, for SMS multiprocessors */
+/* gemv_narrow_task with the lanes and tiles that the compiler would choose, for SMS multiprocessors */
 template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int LANES, int TILES>
 static void narrow_case()
 {
         char name[128];
-        const MatvecNarrow s = matvec_narrow((int)sizeof(T), N, K, ALIGN, SMS);
-        snprintf(name, sizeof name, "matvec_narrow %s %dx%d lanes %d tiles %d norm %d align %d", type_name<T>(), N, K,
+        const GemvNarrow s = gemv_narrow((int)sizeof(T), N, K, ALIGN, SMS);
+        snprintf(name, sizeof name, "gemv_narrow %s %dx%d lanes %d tiles %d norm %d align %d", type_name<T>(), N, K,
                  LANES, TILES, NORM, ALIGN);
-        report(s.lanes == LANES && s.tiles == TILES, "matvec_narrow's choice");
+        report(s.lanes == LANES && s.tiles == TILES, "gemv_narrow's choice");
         Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
         Matrix<float> x(1, K, K, false);
         Result r(1, N);
         NarrowRun<T, N, K, LANES, TILES, NORM, ALIGN, HV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<4, 1>(r) };
         const bool ok = task_run(f, TILES, NARROW_THREADS, 0, name);
-        report(ok && matvec_is<T, 1, K, NORM, true>(r, x, w, name), name);
+        report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
 
-static void matvec_cases()
+static void gemv_cases()
 {
         mma_case<bf16, 8, 2304, 768, 132, NORM_LAYER, 8, 8, 1, 8, 3, 1>();
         mma_case<bf16, 64, 768, 3072, 132, NORM_NONE, 8, 8, 2, 16, 1, 1>();
@@ -226,8 +226,8 @@ static void matvec_cases()
         narrow_case<f16, 33, 512, 1, NORM_LAYER, 16, 4, 8, 3>();
         narrow_case<float, 129, 96, 1, NORM_NONE, 16, 4, 4, 3>();
         narrow_case<bf16, 7, 36, 1, NORM_RMS, 2, 1, 4, 1>();
-        report(!matvec_narrow(2, 32000, 1024, 16, 132).lanes && !matvec_narrow(2, 32000, 300, 8, 132).lanes &&
-               !matvec_narrow(2, 64000, 288, 16, 132).lanes, "matvec_narrow: not for long rows, odd pieces, a large W");
+        report(!gemv_narrow(2, 32000, 1024, 16, 132).lanes && !gemv_narrow(2, 32000, 300, 8, 132).lanes &&
+               !gemv_narrow(2, 64000, 288, 16, 132).lanes, "gemv_narrow: not for long rows, odd pieces, a large W");
 
         short_case<bf16, 2304, 768, 132, NORM_LAYER, 16, 8, 8, 1, 160, 4, 1>();
         short_case<bf16, 768, 3072, 132, NORM_RMS, 16, 8, 8, 2, 256, 4, 4>();
@@ -238,29 +238,29 @@ static void matvec_cases()
         short_case<float, 66, 1026, 10, NORM_LAYER, 8, 2, 2, 2, 256, 2, 2>();
         short_case<bf16, 9, 101, 9, NORM_RMS, 2, 1, 1, 1, 288, 1, 1>();
 
-        matvec_case<bf16, 1, 136, 512, 128, 2, 1, NORM_RMS, 16, 8, 2, 2>();
-        matvec_case<bf16, 1, 36, 2048, 128, 4, 1, NORM_LAYER, 16, 8, 8>();
-        matvec_case<bf16, 1, 7, 1000, 128, 1, 4, NORM_RMS, 16, 4, 1>();
-        matvec_case<f16, 8, 40, 4096, 64, 4, 2, NORM_RMS, 16, 8, 4, 2>();       /* two passes over K */
-        matvec_case<bf16, 8, 40, 4096, 64, 2, 1, NORM_LAYER, 16, 8, 2>();
-        matvec_case<f16, 3, 33, 1004, 64, 2, 2, NORM_NONE, 8, 4, 1>();
-        matvec_case<bf16, 5, 34, 70, 64, 4, 1, NORM_LAYER, 4, 2, 2>();
-        matvec_case<bf16, 2, 9, 301, 64, 2, 1, NORM_RMS, 2, 1, 1>();
-        matvec_case<bf16, 1, 1, 1, 32, 1, 1, NORM_NONE, 2, 1, 1>();
-        matvec_case<float, 1, 64, 520, 128, 2, 2, NORM_RMS, 16, 4, 2, 2>();
-        matvec_case<float, 4, 33, 301, 64, 4, 1, NORM_LAYER, 4, 1, 1>();
-        matvec_case<float, 7, 10, 3000, 64, 8, 1, NORM_RMS, 16, 8, 2>();
+        gemv_case<bf16, 1, 136, 512, 128, 2, 1, NORM_RMS, 16, 8, 2, 2>();
+        gemv_case<bf16, 1, 36, 2048, 128, 4, 1, NORM_LAYER, 16, 8, 8>();
+        gemv_case<bf16, 1, 7, 1000, 128, 1, 4, NORM_RMS, 16, 4, 1>();
+        gemv_case<f16, 8, 40, 4096, 64, 4, 2, NORM_RMS, 16, 8, 4, 2>();       /* two passes over K */
+        gemv_case<bf16, 8, 40, 4096, 64, 2, 1, NORM_LAYER, 16, 8, 2>();
+        gemv_case<f16, 3, 33, 1004, 64, 2, 2, NORM_NONE, 8, 4, 1>();
+        gemv_case<bf16, 5, 34, 70, 64, 4, 1, NORM_LAYER, 4, 2, 2>();
+        gemv_case<bf16, 2, 9, 301, 64, 2, 1, NORM_RMS, 2, 1, 1>();
+        gemv_case<bf16, 1, 1, 1, 32, 1, 1, NORM_NONE, 2, 1, 1>();
+        gemv_case<float, 1, 64, 520, 128, 2, 2, NORM_RMS, 16, 4, 2, 2>();
+        gemv_case<float, 4, 33, 301, 64, 4, 1, NORM_LAYER, 4, 1, 1>();
+        gemv_case<float, 7, 10, 3000, 64, 8, 1, NORM_RMS, 16, 8, 2>();
 
-        matvec_case<bf16, 1, 136, 512, 128, 64, 0, NORM_RMS, 16, 8, 8, 2>();
-        matvec_case<f16, 8, 72, 2500, 64, 32, 0, NORM_LAYER, 16, 4, 8>();
-        matvec_case<bf16, 3, 34, 77, 64, 16, 0, NORM_LAYER, 4, 1, 2, 2>();
-        matvec_case<float, 2, 35, 101, 64, 16, 0, NORM_RMS, 4, 1, 1>();
-        matvec_case<bf16, 1, 1, 3, 32, 8, 0, NORM_NONE, 2, 1, 1>();
+        gemv_case<bf16, 1, 136, 512, 128, 64, 0, NORM_RMS, 16, 8, 8, 2>();
+        gemv_case<f16, 8, 72, 2500, 64, 32, 0, NORM_LAYER, 16, 4, 8>();
+        gemv_case<bf16, 3, 34, 77, 64, 16, 0, NORM_LAYER, 4, 1, 2, 2>();
+        gemv_case<float, 2, 35, 101, 64, 16, 0, NORM_RMS, 4, 1, 1>();
+        gemv_case<bf16, 1, 1, 3, 32, 8, 0, NORM_NONE, 2, 1, 1>();
 }
 
 int main()
 {
-        matvec_cases();
-        printf("%s matvec tasks: %d runs, %d wrong\n", failures ? "not ok" : "ok", runs, failures);
+        gemv_cases();
+        printf("%s gemv tasks: %d runs, %d wrong\n", failures ? "not ok" : "ok", runs, failures);
         return failures != 0;
 }

@@ -1,16 +1,16 @@
-/* matmul_sm90_test.cu: are gemm_sm90.cuh and gemm_single_wave_sm90.cuh right on the Hopper at hand.
+/* gemm_sm90_test.cu: are gemm_sm90.cuh and gemm_single_wave_sm90.cuh right on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
- *           -o matmul_sm90_test tests/bench/matmul_sm90_test.cu
- *      ./matmul_sm90_test [part of a name]
+ *           -o gemm_sm90_test tests/bench/gemm_sm90_test.cu
+ *      ./gemm_sm90_test [part of a name]
  *
- * From the parts to the whole: descriptors alone, one step of one tile, a ring that goes round, edges, several tiles,
+ * From the parts to the whole: descriptors alone, one step of one tile, a pipe that goes round, edges, several tiles,
  * splits; each is a process of its own, since a trap ends the context.  Every element is compared.  Exit
  * status 1 when something is wrong, 4 without a GPU that fits. */
-#include "matmul_sm90.h"
+#include "gemm_sm90.h"
 
 /* One product of 64x256x64 with given strides in the descriptor of the operand whose C side is contiguous,
- * no ring, no asynchronous copy: A (64,64), B (64,256) [or At (64,64), Bt (256,64)], C float32. */
+ * no pipeline, no asynchronous copy: A (64,64), B (64,256) [or At (64,64), Bt (256,64)], C float32. */
 template <bool TA, bool TB>
 __global__ void __launch_bounds__(128) k_probe(const bf16 *a, const bf16 *b, float *c, unsigned lbo, unsigned sbo)
 {
@@ -109,7 +109,7 @@ struct Test {
         TEST(bf16, Tile, 0, 1, TWICE, 1000, 1032, 40, 0) TEST(bf16, Tile, 0, 1, WIDE_ADDED, 511, 1032, 200, 0) \
         TEST(f16, Tile, 0, 0, HALVES, 1000, 1032, 520, 0) TEST(bf16, Tile, 0, 0, SPREAD, 1000, 1032, 520, 0)
 
-/* Of one step a tile, so that tails meet; edges, whose second results end at 16 bytes. */
+/* Of one step a tile, so that epilogues meet; edges, whose second results end at 16 bytes. */
 #define BOXES(Tile, TB, n) \
         TEST(bf16, Boxes<Tile>, 0, TB, PERSISTENT, 1000, 1032, 520, n) TEST(f16, Boxes<Tile>, 0, TB, PERSISTENT, 768, 1536, 64, n) \
         TEST(bf16, Boxes<Tile>, 0, TB, ADDED, 1000, 1032, 520, n) TEST(bf16, Boxes<Tile>, 0, TB, ADDED, 768, 1536, 64, n) \
@@ -134,7 +134,7 @@ struct Test {
 static const Test tests[] = {
         ALL_SIDES(PERSISTENT, 128, 256, 64, 0)                  /* one step, one tile */
         ALL_SIDES(PERSISTENT, 128, 256, 192, 0)                 /* a few stages */
-        ALL_SIDES(PERSISTENT, 128, 256, 1024, 0)                /* the ring goes round */
+        ALL_SIDES(PERSISTENT, 128, 256, 1024, 0)                /* the pipeline goes round */
         ALL_SIDES(PERSISTENT, 200, 328, 200, 0)                 /* edges everywhere */
         ALL_TILES(bf16, 0, 1, PERSISTENT, 1000, 1032, 520, 3)   /* several tiles per block */
         ALL_TILES(bf16, 1, 0, PERSISTENT, 1000, 1032, 520, 3)

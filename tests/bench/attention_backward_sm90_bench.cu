@@ -1,8 +1,8 @@
-/* attention_grad_sm90_bench.cu: is attention_backward_sm90.cuh right, and how fast, on the Hopper at hand.
+/* attention_backward_sm90_bench.cu: is attention_backward_sm90.cuh right, and how fast, on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
- *           -o attention_grad_sm90_bench tests/bench/attention_grad_sm90_bench.cu -ldl
- *      ./attention_grad_sm90_bench [test [number]|speed [part of a problem's name]]
+ *           -o attention_backward_sm90_bench tests/bench/attention_backward_sm90_bench.cu -ldl
+ *      ./attention_backward_sm90_bench [test [number]|speed [part of a problem's name]]
  *
  * Every problem: normal inputs, outputs poisoned, gradients of one kv head and its query heads against plain sums in
  * double; error is |got - want| / |want| over a whole tensor, and the worst element's over |want| + rms.
@@ -60,7 +60,7 @@ struct Out {
         }
 };
 
-/* A tail that takes its time, as models with rotary positions have one; for speed, with any numbers as frequencies. */
+/* An epilogue that takes its time, as models with rotary positions have one; for speed, with any numbers as frequencies. */
 template <class E>
 struct RopeOut {
         E *p;
@@ -154,7 +154,7 @@ __device__ __forceinline__ AttGradMaps maps(const void *qkv, const void *g)
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(const __grid_constant__ Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv_sm90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv90(const __grid_constan
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(const __grid_constant__ Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_dq_sm90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dq90(const __grid_constant
 
 /* The table's tiles are the same for both. */
 template <class E, class A, class Tile, int CB, int CT>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(const __grid_constant__ Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_both_sm90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
@@ -190,20 +190,20 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_both90(const __grid_consta
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_once90(const __grid_constant__ Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_once_sm90(const __grid_constant__ Mem<E> m)
 {
         pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
-        attention_once_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
+        attention_backward_fused_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
                                        CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
                                        pick<ROPE>(out_q, rope_q), pick<ROPE>(out, rope),
                                        Out<E>{ m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem<E> m)
+__global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem<E> m)
 {
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole90(Mem<E> m)
         const AttGradRows<E> rows = { m.o, s, m.g, s };
         if (CB)
                 m.B = CB, m.T = CT;
-        attention_grads_wgmma<E, A, Tile, false>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
+        attention_short_backward_wgmma<E, A, Tile, false>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
                                           pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
 }
 
@@ -242,32 +242,32 @@ template <class E, class A> static void dq(const Mem<E> &m)
         launch(k_dq<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM), R::Tile::THREADS,
                R::SMEM, m);
 }
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dkv90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dkv_sm90(const Mem<E> &m)
 {
-        launch(k_dkv90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::K * ceil_div(m.T, Tile::BM)), Tile::THREADS,
+        launch(k_dkv_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::K * ceil_div(m.T, Tile::BM)), Tile::THREADS,
                Tile::SMEM, m);
 }
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dq90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dq_sm90(const Mem<E> &m)
 {
-        launch(k_dq90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS,
+        launch(k_dq_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS,
                Tile::SMEM, m);
 }
 
-template <class E, class A, class Tile, int CB, int CT> static void both90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT> static void both_sm90(const Mem<E> &m)
 {
-        launch(k_both90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM), Tile::THREADS,
-               att_both90_smem<Tile>(m.T), m);
+        launch(k_both_sm90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM), Tile::THREADS,
+               att_both_sm90_smem<Tile>(m.T), m);
 }
 
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void once90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void fused90(const Mem<E> &m)
 {
-        launch(k_once90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM), Tile::THREADS, Tile::SMEM,
+        launch(k_once_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM), Tile::THREADS, Tile::SMEM,
                m);
 }
 
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole_sm90(const Mem<E> &m)
 {
-        launch(k_whole90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS, Tile::SMEM, m);
+        launch(k_whole_sm90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS, Tile::SMEM, m);
 }
 
 /* ---- plain sums in double ------------------------------------------------------------ */
@@ -536,41 +536,41 @@ struct Problem {
 /* The rows of ../../codegen/forms/sm90_attention_backward_tiles.def. */
 template <int D> struct Best;
 template <> struct Best<64> {
-        typedef AttGradTile90<64, 6, 2, true> DKV, DQ;
-        typedef AttOnceTile90<64, 4, 2, true, false, 192, 96, 2> Once;
+        typedef AttBackwardTileSm90<64, 6, 2, true> DKV, DQ;
+        typedef AttBackwardFusedTile<64, 4, 2, true, false, 192, 96, 2> Once;
 };
-template <> struct Best<128> { typedef AttGradTile90<128, 4, 1, false> DKV, DQ; };
-#define ATT_GRAD90(kind, d, stages, owns, keep, smem) \
-        static_assert(std::is_same<Best<d>::kind, AttGradTile90<d, stages, owns, keep>>::value \
+template <> struct Best<128> { typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ; };
+#define ATT_BACKWARD(kind, d, stages, owns, keep, smem) \
+        static_assert(std::is_same<Best<d>::kind, AttBackwardTileSm90<d, stages, owns, keep>>::value \
                       && Best<d>::kind::SMEM == smem, #kind " " #d);
-#define ATT_ONCE90(d, stages, parts, keep_k, keep_v, many, some, team, smem) \
+#define ATT_BACKWARD_FUSED(d, stages, parts, keep_k, keep_v, many, some, team, smem) \
         static_assert(std::is_same<Best<d>::Once, \
-                                   AttOnceTile90<d, stages, parts, keep_k, keep_v, many, some, team>>::value \
+                                   AttBackwardFusedTile<d, stages, parts, keep_k, keep_v, many, some, team>>::value \
                       && Best<d>::Once::SMEM == smem, "once");
-#define ATT_GRADS90(nb, causal, parts, keep_k, keep_v, many, some, smem) \
+#define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem) \
         template <class A> struct BestWhole<A, nb, parts, causal> { \
-                typedef AttGradsTile90<nb, causal, parts, keep_k, keep_v, many, some> Tile; \
+                typedef AttShortBackwardTile<nb, causal, parts, keep_k, keep_v, many, some> Tile; \
                 static_assert(Tile::SMEM == smem, "whole"); \
         };
 template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
 #include "../../codegen/forms/sm90_attention_backward_tiles.def"
-#undef ATT_GRAD90
-#undef ATT_ONCE90
-#undef ATT_GRADS90
+#undef ATT_BACKWARD
+#undef ATT_BACKWARD_FUSED
+#undef ATT_SHORT_BACKWARD
 
 /* Most blocks of 64 tokens of those that are in shared memory whole. */
 template <class A> constexpr int most_whole() { return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
 
-template <class A> constexpr bool has_once() { return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
+template <class A> constexpr bool has_fused() { return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
 
 template <int NB, class E, class A>
 static bool test_whole(Problem<E, A> &p)
 {
         if constexpr (NB <= most_whole<A>()) {
                 if ((p.m.T + 63) / 64 == NB)
-                        return p.run("whole", true, 0, whole90<E, A, typename BestWhole<A, NB, 1>::Tile, 0, 0>)
+                        return p.run("whole", true, 0, whole_sm90<E, A, typename BestWhole<A, NB, 1>::Tile, 0, 0>)
                              & p.check("whole", false)
-                             & p.run("halves", true, 0, whole90<E, A, typename BestWhole<A, NB, 2>::Tile, 0, 0>)
+                             & p.run("halves", true, 0, whole_sm90<E, A, typename BestWhole<A, NB, 2>::Tile, 0, 0>)
                              & p.check("halves", false);
                 return test_whole<NB + 1>(p);
         }
@@ -586,14 +586,14 @@ static bool test(const char *name, int B, int T)
         p.plain();
         good &= p.run("portable dkv", false, delta<E, A>, dkv<E, A>);
         good &= p.run("portable dq", true, delta<E, A>, dq<E, A>);
-        good &= p.run("dq", true, 0, dq90<E, A, typename R::DQ, 0, 0>);
-        good &= p.run("dkv", false, dq90<E, A, typename R::DQ, 0, 0>, dkv90<E, A, typename R::DKV, 0, 0>);
+        good &= p.run("dq", true, 0, dq_sm90<E, A, typename R::DQ, 0, 0>);
+        good &= p.run("dkv", false, dq_sm90<E, A, typename R::DQ, 0, 0>, dkv_sm90<E, A, typename R::DKV, 0, 0>);
         if constexpr (A::H == A::K) {
-                good &= p.run("both", true, 0, both90<E, A, typename R::DQ, 0, 0>);
-                good &= p.run("both", false, 0, both90<E, A, typename R::DQ, 0, 0>);
+                good &= p.run("both", true, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
+                good &= p.run("both", false, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
         }
-        if constexpr (has_once<A>()) {
-                good &= p.run("once", true, 0, once90<E, A, typename R::Once, 0, 0>);
+        if constexpr (has_fused<A>()) {
+                good &= p.run("once", true, 0, fused90<E, A, typename R::Once, 0, 0>);
                 good &= p.check("once", false);
         }
         good &= test_whole<2>(p);
@@ -637,16 +637,16 @@ static bool candidate(Problem<bf16, A> &p, const char *name)
         char dkv_name[40], dq_name[40];
         bool good = true;
         snprintf(dkv_name, sizeof dkv_name, "dkv %s", name), snprintf(dq_name, sizeof dq_name, "dq %s", name);
-        good &= p.run(dq_name, true, 0, dq90<bf16, A, Tile, B, T>);
-        good &= p.run(dkv_name, false, dq90<bf16, A, Tile, B, T>, dkv90<bf16, A, Tile, B, T>);
-        p.speed(dq_name, dq90<bf16, A, Tile, B, T>, 0.6);
-        p.speed("   rotated", dq90<bf16, A, Tile, B, T, true>, 0.6);
-        p.speed(dkv_name, dkv90<bf16, A, Tile, B, T>, 0.8);
-        p.speed("   rotated", dkv90<bf16, A, Tile, B, T, true>, 0.8);
+        good &= p.run(dq_name, true, 0, dq_sm90<bf16, A, Tile, B, T>);
+        good &= p.run(dkv_name, false, dq_sm90<bf16, A, Tile, B, T>, dkv_sm90<bf16, A, Tile, B, T>);
+        p.speed(dq_name, dq_sm90<bf16, A, Tile, B, T>, 0.6);
+        p.speed("   rotated", dq_sm90<bf16, A, Tile, B, T, true>, 0.6);
+        p.speed(dkv_name, dkv_sm90<bf16, A, Tile, B, T>, 0.8);
+        p.speed("   rotated", dkv_sm90<bf16, A, Tile, B, T, true>, 0.8);
         return good;
 }
 
-#define TRY(...) good &= candidate<AttGradTile90<A::D, __VA_ARGS__>, A, B, T>(p, #__VA_ARGS__)
+#define TRY(...) good &= candidate<AttBackwardTileSm90<A::D, __VA_ARGS__>, A, B, T>(p, #__VA_ARGS__)
 
 template <class A, int B, int T>
 static bool speed(const char *name)
@@ -660,23 +660,23 @@ static bool speed(const char *name)
         if constexpr (A::D == 64) {
                 TRY(6, 2, true);
                 if constexpr (A::H == A::K) {
-                        good &= p.run("both", true, 0, both90<bf16, A, typename Best<64>::DQ, B, T>);
+                        good &= p.run("both", true, 0, both_sm90<bf16, A, typename Best<64>::DQ, B, T>);
                         good &= p.check("both", false);
-                        p.speed("both", both90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
+                        p.speed("both", both_sm90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
                 }
-                if constexpr (has_once<A>()) {
-                        good &= p.run("once", true, 0, once90<bf16, A, typename Best<64>::Once, B, T>);
+                if constexpr (has_fused<A>()) {
+                        good &= p.run("once", true, 0, fused90<bf16, A, typename Best<64>::Once, B, T>);
                         good &= p.check("once", false);
-                        p.speed("once", once90<bf16, A, typename Best<64>::Once, B, T>, 1);
-                        p.speed("   rotated", once90<bf16, A, typename Best<64>::Once, B, T, true>, 1);
+                        p.speed("once", fused90<bf16, A, typename Best<64>::Once, B, T>, 1);
+                        p.speed("   rotated", fused90<bf16, A, typename Best<64>::Once, B, T, true>, 1);
                 }
                 if constexpr ((T + 63) / 64 <= most_whole<A>()) {
                         typedef typename BestWhole<A, (T + 63) / 64, 1>::Tile Whole;
                         typedef typename BestWhole<A, (T + 63) / 64, 2>::Tile Halves;
-                        p.speed("whole", whole90<bf16, A, Whole, B, T>, 1);
-                        p.speed("   rotated", whole90<bf16, A, Whole, B, T, true>, 1);
-                        p.speed("halves", whole90<bf16, A, Halves, B, T>, 1);
-                        p.speed("   rotated", whole90<bf16, A, Halves, B, T, true>, 1);
+                        p.speed("whole", whole_sm90<bf16, A, Whole, B, T>, 1);
+                        p.speed("   rotated", whole_sm90<bf16, A, Whole, B, T, true>, 1);
+                        p.speed("halves", whole_sm90<bf16, A, Halves, B, T>, 1);
+                        p.speed("   rotated", whole_sm90<bf16, A, Halves, B, T, true>, 1);
                 }
 #ifdef BENCH_CANDIDATES
                 TRY(6, 1, true);

@@ -1,5 +1,5 @@
-/* matmul_sm90.h: a product of gemm_sm90.cuh or gemm_single_wave_sm90.cuh on the Hopper at hand, its inputs, and the float64
- * sums that it is compared with; matmul_sm90_test.cu and matmul_sm90_bench.cu.
+/* gemm_sm90.h: a product of gemm_sm90.cuh or gemm_single_wave_sm90.cuh on the Hopper at hand, its inputs, and the float64
+ * sums that it is compared with; gemm_sm90_test.cu and gemm_sm90_bench.cu.
  *
  * Inputs are normal numbers.  A place of C is compared with a float64 sum, relative to the root of the sum of squares of the
  * products: about 2^-9 from rounding to bf16 times |c| over that root, up to ~0.012; guards behind C must stay as they were.
@@ -12,15 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "product_bench.h"
-#include "product_tails.h"
+#include "product_epilogues.h"
 #include "gemm_single_wave_sm90.cuh"
 #include "transpose.cuh"
 
-#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
+#define TILE_sm90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
                       && name::PARTS == parts && name::THREADS == threads && name::SMEM == smem, #name);
 #include "../../codegen/forms/sm90_gemm_tiles.def"
-#undef TILE90
+#undef TILE_sm90
 
 struct Problem { int TA, TB, M, N, K; };
 
@@ -29,7 +29,7 @@ struct Problem { int TA, TB, M, N, K; };
 /* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
 struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; TmaMap box[2], from; };
 
-/* The same tile, whose tail's results the copy engine stores. */
+/* The same tile, whose epilogue's results the copy engine stores. */
 template <class Tile> struct Boxes : Tile {};
 /* Which fetches what that reads. */
 template <class Tile> struct Fetches : Tile {};
@@ -38,22 +38,22 @@ template <class Tile> struct IsBoxes<Boxes<Tile>> { static constexpr bool is = t
 template <class Tile> struct IsBoxes<Fetches<Tile>> { static constexpr bool is = true, fetches = true; };
 
 /* One launch does it all. */
-template <class T, class Tile, bool TA, bool TB, class Tail>
-TGC_DEV void whole(const Args &g, char *smem, const Tail &tail)
+template <class T, class Tile, bool TA, bool TB, class Epilogue>
+TGC_DEV void whole(const Args &g, char *smem, const Epilogue &epilogue)
 {
         if constexpr (Tile::SHARE == 0)
-                matmul_short<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, tail);
+                gemm_single_wave<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, epilogue);
         else if constexpr (Tile::PARTS > 1)
-                matmul_tma_joint<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, tail);
+                gemm_tma_split_k<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, epilogue);
         else if constexpr (IsBoxes<Tile>::fetches)
-                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       fetched(tail, &g.from, &g.box[0], &g.box[1]));
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       fetched(epilogue, &g.from, &g.box[0], &g.box[1]));
         else if constexpr (IsBoxes<Tile>::is)
-                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       boxed(tail, &g.box[0], &g.box[1]));
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       boxed(epilogue, &g.box[0], &g.box[1]));
         else
-                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       tail);
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
+                                                       epilogue);
 }
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -61,11 +61,11 @@ TGC_DEV void one(const Args &g)
 {
         TGC_SMEM(smem);
         const int at = (int)blockIdx.x, step = (int)gridDim.x;
-        const Store<T, MODE != WIDE && sizeof(T) == 2, MODE == WIDE ? 8 : 16 / sizeof(T)> tail = { (T *)g.c, g.N };
+        const Store<T, MODE != WIDE && sizeof(T) == 2, MODE == WIDE ? 8 : 16 / sizeof(T)> epilogue = { (T *)g.c, g.N };
         const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
                                                                        (const T *)g.ws, g.N };
         if constexpr (MODE == PERSISTENT || MODE == WIDE)
-                whole<T, Tile, TA, TB>(g, smem, tail);
+                whole<T, Tile, TA, TB>(g, smem, epilogue);
         else if constexpr (adds(MODE))
                 whole<T, Tile, TA, TB>(g, smem, added);
         else if constexpr (MODE == HALVES)
@@ -77,16 +77,16 @@ TGC_DEV void one(const Args &g)
         else if constexpr (MODE == TIMES)
                 whole<T, Tile, TA, TB>(g, smem, TimesStore<T>{ (T *)g.c, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED && IsBoxes<Tile>::is)
-                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, boxed(tail, &g.box[0]),
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, boxed(epilogue, &g.box[0]),
                                                        RowSums{ g.sums });
         else if constexpr (MODE == SUMMED)
-                matmul_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, tail,
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, epilogue,
                                                        RowSums{ g.sums });
         else if constexpr (MODE == SUMMED_SPLIT)
-                matmul_tma_split<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
+                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
                                                      RowSums{ g.sums });
         else
-                matmul_tma_split<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
+                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
 }
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_
 template <class T>
 __global__ void __launch_bounds__(256) k_split_sum(Args g)
 {
-        const Store<T, 0, 8> tail = { (T *)g.c, g.N };
-        splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, tail);
+        const Store<T, 0, 8> epilogue = { (T *)g.c, g.N };
+        splitk_reduce_task<256>(g.ws, g.n, g.M, g.N, blockIdx.x, epilogue);
 }
 
 /* B as (K,N) of words: in slabs. */
@@ -134,7 +134,7 @@ template <class Tile> struct Way32<float, Tile, false> {
         static constexpr bool B = true, TURNS = true;
 };
 
-/* Maps of what a tail of `mode` stores, of pairs' values in parts of a panel's rows of 128 bytes. */
+/* Maps of what an epilogue of `mode` stores, of pairs' values in parts of a panel's rows of 128 bytes. */
 static void boxes_of(Args *g, Mode mode, int type)
 {
         const long M = g->M, N = g->N;
@@ -265,7 +265,7 @@ static Args args_of(const Data &d, Problem p, int copy, int elem)
 /* ---- checks ------------------------------------------------------------------------------ */
 
 /* A warp per place of C: |c - sum| / sqrt(sum of squares); inf where a second result is not what it should be.
- * ADDED: ws is a matrix that the tail added, and its first row to each row.
+ * ADDED: ws is a matrix that the epilogue added, and its first row to each row.
  * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order.  err: one per place. */
 template <class T>
 __global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mode mode, Problem p, long places,

@@ -1,12 +1,12 @@
-/* product_tails.h: tails as generated ones are, for the tests and benches of Hopper's products.
+/* product_epilogues.h: epilogues as generated ones are, for the tests and benches of Hopper's products.
  *
  * A Mode says what a product's launch does and what its ws is: of ADDED, TWICE and SPREAD what is added, and behind it the
- * second result.  WIDE: tails that are called for eight.  HALVES: a second result of every other column, ws.
+ * second result.  WIDE: epilogues that are called for eight.  HALVES: a second result of every other column, ws.
  * SPREAD: (M,2N), of each sum that plus one value, and minus another.  SPLIT: parts of K, added up by a second kernel;
  * SUMMED: with sums of A's rows.  GELU: of the sum and a bias, the first row of ws, and behind M x N of ws its slope; TIMES:
  * each sum times ws. */
-#ifndef BENCH_PRODUCT_TAILS_H
-#define BENCH_PRODUCT_TAILS_H
+#ifndef BENCH_PRODUCT_EPILOGUES_H
+#define BENCH_PRODUCT_EPILOGUES_H
 
 #define TGC_FAST_MATH 1         /* as programs of 16-bit storage have it */
 #include "functor.cuh"
@@ -14,7 +14,7 @@
 enum Mode { PERSISTENT, ADDED, TWICE, WIDE, WIDE_ADDED, HALVES, SPREAD, SPLIT, SUMMED, SUMMED_SPLIT, GELU, TIMES };
 static __host__ __device__ constexpr bool adds(Mode m) { return m == ADDED || m == TWICE || m == WIDE_ADDED; }
 
-/* STORES_ 0: a tail that cannot be called for pairs.  V: as generated ones have it. */
+/* STORES_ 0: an epilogue that cannot be called for pairs.  V: as generated ones have it. */
 template <class T, int STORES_, int V_ = 16 / sizeof(T)>
 struct Store {
         static constexpr int MAXV = V_, MINV = 1, STORES = STORES_, WIDTH0 = 2, WIDTH1 = 0, READ = 0;
@@ -27,7 +27,7 @@ struct Store {
         }
 };
 
-/* A tail that reads ahead, as generated ones do: a residual and something like a bias.  STORES_ 2: stores twice. */
+/* An epilogue that reads ahead, as generated ones do: a residual and something like a bias.  STORES_ 2: stores twice. */
 template <class T, int STORES_>
 struct AddStore {
         static constexpr int MAXV = 16 / sizeof(T), MINV = 1, ROW_READS = sizeof(T) / 2, READS = 2 * ROW_READS;

@@ -1,8 +1,8 @@
-/* matmul_test.cu: gemm.cuh and grouped_gemm.cuh against plain loops, in the emulator or on a GPU:
+/* gemm_test.cu: gemm.cuh and grouped_gemm.cuh against plain loops, in the emulator or on a GPU:
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matmul_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/matmul_test.cu
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemm_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemm_test.cu
  *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
  * Inputs of the matmuls are small integers, so every sum is exact and results are compared for equality, but where a
@@ -18,10 +18,10 @@ template <class T, class Tile, bool TA, bool TB, int ALIGN, int V>
 struct MatmulRun {
         const T *a, *b;
         int lda, ldb, M, N, K;
-        Keep<V> tail;
+        Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                matmul_task<T, Tile, TA, TB, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, tail);
+                gemm_task<T, Tile, TA, TB, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, epilogue);
         }
 };
 
@@ -32,7 +32,7 @@ struct SplitRun {
         float *ws;
         __device__ void operator()(int tile, char *smem) const
         {
-                matmul_split_task<T, Tile, TA, TB, ALIGN, V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem);
+                gemm_split_k_task<T, Tile, TA, TB, ALIGN, V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem);
         }
 };
 
@@ -40,19 +40,19 @@ template <int V>
 struct ReduceRun {
         const float *ws;
         int splits, M, N;
-        Keep<V> tail;
+        Keep<V> epilogue;
         __device__ void operator()(int tile, char *) const
         {
-                splitk_reduce_task<64>(ws, splits, M, N, tile, tail);
+                splitk_reduce_task<64>(ws, splits, M, N, tile, epilogue);
         }
 };
 
 template <class Tile>
 static int tiles_of(int M, int N) { return (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN); }
 
-/* splits 0: matmul_task */
+/* splits 0: gemm_task */
 template <class T, class Tile, bool TA, bool TB, int ALIGN, int V>
-static void matmul_case(int M, int N, int K, int splits = 0)
+static void gemm_case(int M, int N, int K, int splits = 0)
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
@@ -85,16 +85,16 @@ static void matmul_case(int M, int N, int K, int splits = 0)
 template <class T, class Tile, int ALIGN, int V>
 static void matmul_transposes(int M, int N, int K)
 {
-        matmul_case<T, Tile, false, true, ALIGN, V>(M, N, K);
-        matmul_case<T, Tile, false, false, ALIGN, V>(M, N, K);
-        matmul_case<T, Tile, true, false, ALIGN, V>(M, N, K);
-        matmul_case<T, Tile, true, true, ALIGN, V>(M, N, K);
+        gemm_case<T, Tile, false, true, ALIGN, V>(M, N, K);
+        gemm_case<T, Tile, false, false, ALIGN, V>(M, N, K);
+        gemm_case<T, Tile, true, false, ALIGN, V>(M, N, K);
+        gemm_case<T, Tile, true, true, ALIGN, V>(M, N, K);
 }
 
 /* float32 of any digits: off by some 2^-24 of the root of the sum of squares of the products, as a sum of rounded
  * products is; with tf32 alone it would be 2^-12. */
 template <class Tile, bool TA, bool TB>
-static void matmul_close(int M, int N, int K)
+static void gemm_close(int M, int N, int K)
 {
         char name[128];
         snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K, Tile::BM,
@@ -116,7 +116,7 @@ static void matmul_close(int M, int N, int K)
         report(ok, name);
 }
 
-static void matmul_cases()
+static void gemm_cases()
 {
         /* every tile once, all sides past an edge */
         matmul_transposes<bf16, H128x256x64, 16, 8>(136, 264, 200);
@@ -149,9 +149,9 @@ static void matmul_cases()
         matmul_transposes<f16, W64x64x64, 4, 2>(66, 70, 34);
         matmul_transposes<f16, W128x128x64, 4, 2>(66, 130, 34);
         matmul_transposes<bf16, W128x128x64, 2, 1>(129, 131, 321);
-        matmul_case<bf16, H16x64x64, false, true, 16, 1>(1, 1, 64);
-        matmul_case<bf16, H64x64x64, false, true, 16, 1>(3, 7, 200);
-        matmul_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);        /* three groups of block rows */
+        gemm_case<bf16, H16x64x64, false, true, 16, 1>(1, 1, 64);
+        gemm_case<bf16, H64x64x64, false, true, 16, 1>(3, 7, 200);
+        gemm_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);        /* three groups of block rows */
 
         matmul_transposes<float, F128x128x8, 16, 4>(132, 140, 36);
         matmul_transposes<float, F64x64x16, 16, 8>(64, 72, 100);
@@ -166,19 +166,19 @@ static void matmul_cases()
         matmul_transposes<float, T64x64x32, 4, 1>(65, 3, 33);
         matmul_transposes<float, T32x32x64, 4, 1>(33, 35, 130);
 
-        matmul_close<F32x32x32, false, true>(64, 64, 512);
-        matmul_close<T64x64x32, false, true>(64, 64, 512);
-        matmul_close<T64x64x32, false, false>(64, 64, 512);
-        matmul_close<T32x32x64, true, false>(32, 64, 1024);
-        matmul_close<T32x32x64, true, true>(32, 64, 1024);
+        gemm_close<F32x32x32, false, true>(64, 64, 512);
+        gemm_close<T64x64x32, false, true>(64, 64, 512);
+        gemm_close<T64x64x32, false, false>(64, 64, 512);
+        gemm_close<T32x32x64, true, false>(32, 64, 1024);
+        gemm_close<T32x32x64, true, true>(32, 64, 1024);
 
-        matmul_case<bf16, H64x64x64, true, false, 16, 8>(72, 136, 1000, 3);
-        matmul_case<bf16, W128x128x64, true, false, 16, 8>(136, 264, 1000, 3);
-        matmul_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);     /* more splits than K-tiles */
-        matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 101, 2);
-        matmul_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
-        matmul_case<float, T64x64x32, true, false, 16, 8>(72, 136, 1000, 3);
-        matmul_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);        /* more splits than K-tiles */
+        gemm_case<bf16, H64x64x64, true, false, 16, 8>(72, 136, 1000, 3);
+        gemm_case<bf16, W128x128x64, true, false, 16, 8>(136, 264, 1000, 3);
+        gemm_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);     /* more splits than K-tiles */
+        gemm_case<float, F32x32x32, true, false, 4, 1>(33, 35, 101, 2);
+        gemm_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
+        gemm_case<float, T64x64x32, true, false, 16, 8>(72, 136, 1000, 3);
+        gemm_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);        /* more splits than K-tiles */
 }
 
 /* ---- a product and its norm --------------------------------------------------------- */
@@ -187,11 +187,11 @@ template <class T, class Tile, bool TB, class Norm, int V, int NV>
 struct NormRun {
         const T *a, *b;
         int lda, ldb, M, N, K;
-        Keep<V> tail;
+        Keep<V> epilogue;
         Keep<NV> norm;
         __device__ void operator()(int tile, char *smem) const
         {
-                matmul_norm_task<T, Tile, false, TB, 16, Norm>(a, lda, b, ldb, M, N, K, 1e-3f, tile, smem, tail, norm);
+                gemm_norm_task<T, Tile, false, TB, 16, Norm>(a, lda, b, ldb, M, N, K, 1e-3f, tile, smem, epilogue, norm);
         }
 };
 
@@ -205,7 +205,7 @@ static void norm_case(int M, int N, int K)
         Matrix<T> a(M, K, K + 16), b(TB ? N : K, TB ? K : N, (TB ? K : N) + 16);
         Result r(M, N), normed(M, N);
         NormRun<T, Tile, TB, Norm, V, NV> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<V>(r), Keep<NV>(normed) };
-        bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS, matmul_norm_smem<Tile, Norm>(), name,
+        bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS, gemm_norm_smem<Tile, Norm>(), name,
                            CLUSTER);
         ok = ok && result_is(r, [&](int i, int j) {
                 double s = 0;
@@ -294,10 +294,10 @@ struct ExpertRun {
         const T *a, *w;
         int lda, N, K, E;
         const int *perm, *offs;
-        Keep<V> tail;
+        Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                expert_matmul_task<T, Tile, TW, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K, tile, smem, tail);
+                grouped_gemm_task<T, Tile, TW, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K, tile, smem, epilogue);
         }
 };
 
@@ -306,10 +306,10 @@ struct GradRun {
         const T *dy, *a;
         int ldy, lda, N, K, E;
         const int *perm, *offs;
-        Keep<V> tail;
+        Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile, smem, tail);
+                expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile, smem, epilogue);
         }
 };
 
@@ -318,11 +318,11 @@ struct SlotsRun {
         const T *w;
         int E;
         const int *perm, *offs;
-        Give<HV> head;
-        Keep<V> tail;
+        Give<HV> prologue;
+        Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                expert_matvec_task<T, N, K, 64, 2, 1, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem, head, tail);
+                grouped_gemv_task<T, N, K, 64, 2, 1, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem, prologue, epilogue);
         }
 };
 
@@ -394,7 +394,7 @@ template <class T, int N, int K, int ADIV, bool SCATTER, int ALIGN, int HV, int 
 static void slots_case(int P, int E)
 {
         char name[128];
-        snprintf(name, sizeof name, "expert_matvec %s %d slots %d experts %dx%d adiv %d scatter %d",
+        snprintf(name, sizeof name, "grouped_gemv %s %d slots %d experts %dx%d adiv %d scatter %d",
                  type_name<T>(), P, E, N, K, ADIV, SCATTER);
         Routing g(P, E, -1);
         const int rows = ADIV ? P / ADIV + 1 : P;
@@ -406,7 +406,7 @@ static void slots_case(int P, int E)
         result_rows(g, SCATTER, row_of, expert_of);
         for (int p = 0; p < P; p++)
                 p_of[row_of[p]] = p;
-        MatvecShape s = matvec_shape((int)sizeof(T), 1, K, 64, 2, 1, ALIGN);
+        GemvShape s = gemv_shape((int)sizeof(T), 1, K, 64, 2, 1, ALIGN);
         SlotsRun<T, N, K, ADIV, SCATTER, ALIGN, HV, V> f =
                 { w.p, E, g.perm, g.offs, { x.p, K, rows }, Keep<V>(r, expert_of) };
         bool ok = task_run(f, P * ((N + s.cols - 1) / s.cols), 64, s.smem, name);
@@ -464,7 +464,7 @@ int main(int argc, char **argv)
 {
         const char *only = argc > 1 ? argv[1] : "";
         if (strstr("matmul", only))
-                matmul_cases();
+                gemm_cases();
         if (strstr("norm", only))
                 norm_cases();
         if (strstr("expert", only))

@@ -1,12 +1,12 @@
-/* matmul_sm90_bench.cu: how fast are gemm_sm90.cuh and gemm_single_wave_sm90.cuh on the Hopper at hand.
+/* gemm_sm90_bench.cu: how fast are gemm_sm90.cuh and gemm_single_wave_sm90.cuh on the Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
- *           -o matmul_sm90_bench tests/bench/matmul_sm90_bench.cu -lcublas -lcublasLt
- *      ./matmul_sm90_bench [part of a shape] [alone]
+ *           -o gemm_sm90_bench tests/bench/gemm_sm90_bench.cu -lcublas -lcublasLt
+ *      ./gemm_sm90_bench [part of a shape] [alone]
  *
  * A time is the median of seven runs of ten launches, in turn with those of the others; alone: that of each way for 0.3 s after
  * 0.5 s of itself, by when the clock is what its own power leaves it.  512 places of C are checked.  Peers: cuBLAS of plain
- * products, cuBLASLt of tails that it has an epilogue for.  The fastest with each kind of tail is marked *.
+ * products, cuBLASLt of epilogues that it has an epilogue for.  The fastest with each kind of epilogue is marked *.
  * Exit status 1 when something is wrong, 4 without a GPU that fits. */
 #include "cublas.h"
 
@@ -29,7 +29,7 @@ struct Ways { const Way *way; int n; };
         WAY(Boxes<S128x256>, TA, TB, MODE, 0) WAY(Boxes<S128x192>, TA, TB, MODE, 0) WAY(Boxes<S256x128>, TA, TB, MODE, 0) \
         WAY(Boxes<S128x128>, TA, TB, MODE, 0) WAY(Boxes<S128x128p>, TA, TB, MODE, 0) WAY(Boxes<S128x192p>, TA, TB, MODE, 0) \
         WAY(Boxes<Pairs<S128x256>>, TA, TB, MODE, 0)
-/* And fetches what tails read. */
+/* And fetches what epilogues read. */
 #define FETCHES(TA, TB, MODE) WAY(Fetches<S128x128p>, TA, TB, MODE, 0) WAY(Fetches<S128x192p>, TA, TB, MODE, 0)
 
 static const Way ways_01[] = { BOXES(0, 1, PERSISTENT) BOXES(0, 1, ADDED) FETCHES(0, 1, ADDED) BOXES(0, 1, GELU) BOXES(0, 1, HALVES) };
@@ -90,10 +90,10 @@ static const Problem words[] = {
 
 enum { PLACES = 512, RUNS = 7, LAUNCHES = 10 };
 
-/* cuBLAS, or (lt) cuBLASLt with what the tails of its mode do. */
+/* cuBLAS, or (lt) cuBLASLt with what the epilogues of its mode do. */
 struct Peer { const char *name; Mode mode; const Lt *lt; bool compared; double err, run[RUNS]; };
 
-/* Of what is compared with one peer: tails of SPLIT have none, and SUMMED_SPLIT is SUMMED in parts. */
+/* Of what is compared with one peer: epilogues of SPLIT have none, and SUMMED_SPLIT is SUMMED in parts. */
 static Mode kind_of(Mode m) { return m == SPLIT ? PERSISTENT : m == SUMMED_SPLIT ? SUMMED : m; }
 
 static bool alone;
@@ -158,7 +158,7 @@ static double clock_mhz()
         return 2000 / ms;
 }
 
-/* The peers that can do p with the tails of ways; how many.  lt: room. */
+/* The peers that can do p with the epilogues of ways; how many.  lt: room. */
 template <class T>
 static int peers_of(const Data &d, Problem p, Ways ways, unsigned seed, Lt *lt, Peer *peers)
 {

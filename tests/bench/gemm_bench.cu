@@ -1,14 +1,14 @@
-/* matmul_bench.cu: speed and error of the matmul families on the GPU at hand.
+/* gemm_bench.cu: speed and error of the matmul families on the GPU at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
- *           -o matmul_bench tests/bench/matmul_bench.cu
- *      ./matmul_bench [part of a line's name]
+ *           -o gemm_bench tests/bench/gemm_bench.cu
+ *      ./gemm_bench [part of a line's name]
  *
  * -DBENCH_PART=1 to 6 builds a part of the cases.
  *
  * Every line is one shape with one tile; the fastest tile of a shape is marked *.
  * Inputs are fresh normal numbers each run.  A time is the median of five replays
- * of a graph of launches; matvecs walk over copies of W that together exceed the
+ * of a graph of launches; gemvs walk over copies of W that together exceed the
  * L2.  The error is the largest difference from a float64 product over 512
  * random places of C, relative to the root of the sum of squares of the
  * products, so about 2^-9 from rounding the result to bf16 times |c| over that
@@ -58,7 +58,7 @@ __global__ void check_places(const T *a, long ams, long aks, const T *b, long bk
                 err[blockIdx.x] = (float)(fabs((double)to_float(c[m * N + n]) - s) / sqrt(q + 1e-30));
 }
 
-/* ---- tails and heads ------------------------------------------------------ */
+/* ---- epilogues and heads ------------------------------------------------------ */
 
 template <class T>
 struct Store {
@@ -105,43 +105,43 @@ template <class T, class Tile, bool TA, bool TB, int M, int N, int K>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_matmul(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
-        const Store<T> tail = { (T *)g.c, N };
-        matmul_task<T, Tile, TA, TB, 16>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
-                                         blockIdx.x, smem, tail);
+        const Store<T> epilogue = { (T *)g.c, N };
+        gemm_task<T, Tile, TA, TB, 16>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
+                                         blockIdx.x, smem, epilogue);
 }
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K, int SPLITS>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_split(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
-        matmul_split_task<T, Tile, TA, TB, 16, 8>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
+        gemm_split_k_task<T, Tile, TA, TB, 16, 8>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
                                                   SPLITS, g.ws, blockIdx.x, smem);
 }
 
 template <class T, int M, int N, int SPLITS>
 __global__ void __launch_bounds__(256) k_reduce(Args g)
 {
-        const Store<T> tail = { (T *)g.c, N };
-        splitk_reduce_task<256>(g.ws, SPLITS, M, N, blockIdx.x, tail);
+        const Store<T> epilogue = { (T *)g.c, N };
+        splitk_reduce_task<256>(g.ws, SPLITS, M, N, blockIdx.x, epilogue);
 }
 
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT>
-__global__ void __launch_bounds__(THREADS) k_matvec(Args g)
+__global__ void __launch_bounds__(THREADS) k_gemv(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
         const Load<T> head = { (const T *)g.a, K };
-        const Store<T> tail = { (T *)g.c, N };
-        matvec_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM_NONE, 16>((const T *)g.b, K, 0.f, blockIdx.x, smem,
-                                                                    head, tail);
+        const Store<T> epilogue = { (T *)g.c, N };
+        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM_NONE, 16>((const T *)g.b, K, 0.f, blockIdx.x, smem,
+                                                                    head, epilogue);
 }
 
 template <class T, int M, int N, int K, int THREADS, int COLS>
-__global__ void __launch_bounds__(THREADS) k_matvec_kn(Args g)
+__global__ void __launch_bounds__(THREADS) k_gemv_kn(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
         const Load<T> head = { (const T *)g.a, K };
-        const Store<T> tail = { (T *)g.c, N };
-        matvec_kn_task<T, M, N, K, THREADS, COLS, NORM_NONE, 16>((const T *)g.b, N, 0.f, blockIdx.x, smem, head, tail);
+        const Store<T> epilogue = { (T *)g.c, N };
+        gemv_kn_task<T, M, N, K, THREADS, COLS, NORM_NONE, 16>((const T *)g.b, N, 0.f, blockIdx.x, smem, head, epilogue);
 }
 
 /* Slots in order of the experts, as if perm were the identity: gathered rows, ADIV 1. */
@@ -149,18 +149,18 @@ template <class T, class Tile, int N, int K>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert(Args g, int E)
 {
         extern __shared__ __align__(1024) char smem[];
-        const Store<T> tail = { (T *)g.c, N };
-        expert_matmul_task<T, Tile, true, 1, true, 16>((const T *)g.a, K, (const T *)g.b, g.perm, g.offs, E, N, K,
-                                                       blockIdx.x, smem, tail);
+        const Store<T> epilogue = { (T *)g.c, N };
+        grouped_gemm_task<T, Tile, true, 1, true, 16>((const T *)g.a, K, (const T *)g.b, g.perm, g.offs, E, N, K,
+                                                       blockIdx.x, smem, epilogue);
 }
 
 template <class T, class Tile, int N, int K>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert_grad(Args g, int E)
 {
         extern __shared__ __align__(1024) char smem[];
-        const StoreExpert<T> tail = { (T *)g.c, N, K };
+        const StoreExpert<T> epilogue = { (T *)g.c, N, K };
         expert_grad_task<T, Tile, 0, 1, 16>((const T *)g.a, N, (const T *)g.b, K, g.perm, g.offs, E, N, K,
-                                            blockIdx.x, smem, tail);
+                                            blockIdx.x, smem, epilogue);
 }
 
 /* ---- cases ------------------------------------------------------------------ */
@@ -176,7 +176,7 @@ struct Case {
 };
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K>
-void run_matmul(Args g, cudaStream_t s)
+void run_gemm(Args g, cudaStream_t s)
 {
         const int tiles = ((M + Tile::BM - 1) / Tile::BM) * ((N + Tile::BN - 1) / Tile::BN);
         k_matmul<T, Tile, TA, TB, M, N, K><<<tiles, Tile::THREADS, Tile::SMEM, s>>>(g);
@@ -191,10 +191,10 @@ void run_split(Args g, cudaStream_t s)
 }
 
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT>
-void run_matvec(Args g, cudaStream_t s)
+void run_gemv(Args g, cudaStream_t s)
 {
-        typedef MatvecShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, 16> S;
-        k_matvec<T, M, N, K, THREADS, ROWS, SPLIT><<<(N + S::COLS - 1) / S::COLS, THREADS, S::SMEM, s>>>(g);
+        typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, 16> S;
+        k_gemv<T, M, N, K, THREADS, ROWS, SPLIT><<<(N + S::COLS - 1) / S::COLS, THREADS, S::SMEM, s>>>(g);
 }
 
 template <int M, int K, int THREADS, int COLS>
@@ -204,10 +204,10 @@ constexpr int kn_smem()
 }
 
 template <class T, int M, int N, int K, int THREADS, int COLS>
-void run_matvec_kn(Args g, cudaStream_t s)
+void run_gemv_kn(Args g, cudaStream_t s)
 {
         constexpr int SMEM = kn_smem<M, K, THREADS, COLS>();
-        k_matvec_kn<T, M, N, K, THREADS, COLS><<<(N + COLS - 1) / COLS, THREADS, SMEM, s>>>(g);
+        k_gemv_kn<T, M, N, K, THREADS, COLS><<<(N + COLS - 1) / COLS, THREADS, SMEM, s>>>(g);
 }
 
 template <class T, class Tile, int E, int P, int N, int K>
@@ -227,17 +227,17 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define STR_(x) #x
 #define STR(x) STR_(x)
 #define MM(T, tile, TA, TB, M, N, K) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile, \
-        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_matmul<T, tile, TA, TB, M, N, K>, \
+        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_gemm<T, tile, TA, TB, M, N, K>, \
         (const void *)k_matmul<T, tile, TA, TB, M, N, K>, tile::SMEM, 0 },
 #define SK(T, tile, TA, TB, M, N, K, S) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile " /" #S, \
         (int)sizeof(T), TA, TB, M, N, K, 0, false, run_split<T, tile, TA, TB, M, N, K, S>, \
         (const void *)k_split<T, tile, TA, TB, M, N, K, S>, tile::SMEM, (size_t)M * N * S * 4 },
-#define MV(T, M, N, K, TH, R, S) { "matvec " #T " " #M "x" #N "x" #K, #TH " rows " #R " split " #S, \
-        (int)sizeof(T), 0, 1, M, N, K, 0, true, run_matvec<T, M, N, K, TH, R, S>, \
-        (const void *)k_matvec<T, M, N, K, TH, R, S>, \
-        MatvecShapeOf<(int)sizeof(T), M, K, TH, R, S, 16>::SMEM, 0 },
-#define KN(T, M, N, K, TH, C) { "matvec_kn " #T " " #M "x" #N "x" #K, #TH " cols " #C, (int)sizeof(T), 0, 0, \
-        M, N, K, 0, true, run_matvec_kn<T, M, N, K, TH, C>, (const void *)k_matvec_kn<T, M, N, K, TH, C>, \
+#define MV(T, M, N, K, TH, R, S) { "gemv " #T " " #M "x" #N "x" #K, #TH " rows " #R " split " #S, \
+        (int)sizeof(T), 0, 1, M, N, K, 0, true, run_gemv<T, M, N, K, TH, R, S>, \
+        (const void *)k_gemv<T, M, N, K, TH, R, S>, \
+        GemvShapeOf<(int)sizeof(T), M, K, TH, R, S, 16>::SMEM, 0 },
+#define KN(T, M, N, K, TH, C) { "gemv_kn " #T " " #M "x" #N "x" #K, #TH " cols " #C, (int)sizeof(T), 0, 0, \
+        M, N, K, 0, true, run_gemv_kn<T, M, N, K, TH, C>, (const void *)k_gemv_kn<T, M, N, K, TH, C>, \
         kn_smem<M, K, TH, C>(), 0 },
 #define EX(T, tile, E, P, N, K) { "expert " #T " " #E "*" #P "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, P, N, K, \
         E, false, run_expert<T, tile, E, P, N, K>, (const void *)k_expert<T, tile, N, K>, tile::SMEM, 0 },
@@ -256,8 +256,8 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) \
         MV(T, M, N, K, 256, 2, 4)
 
-#define MS(T, tile, M, N, K) { "matvec " #T " " #M "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, M, N, K, 0, true, \
-        run_matmul<T, tile, false, true, M, N, K>, (const void *)k_matmul<T, tile, false, true, M, N, K>, tile::SMEM, 0 },
+#define MS(T, tile, M, N, K) { "gemv " #T " " #M "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, M, N, K, 0, true, \
+        run_gemm<T, tile, false, true, M, N, K>, (const void *)k_matmul<T, tile, false, true, M, N, K>, tile::SMEM, 0 },
 #define COLUMNS(N, K) KN(bf16, 1, N, K, 256, 64) KN(bf16, 1, N, K, 256, 32) KN(bf16, 1, N, K, 256, 16) \
         KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) KN(bf16, 1, N, K, 512, 32)
 #define FEW(M, N, K) MV(bf16, M, N, K, 256, 1, 1) MV(bf16, M, N, K, 256, 2, 1) MV(bf16, M, N, K, 256, 4, 1) \
